@@ -9,13 +9,13 @@ use camino::Utf8Path;
 
 use crate::claim::{Claim, Claims};
 use crate::fs::{Fs, Open};
+use crate::index::ledger::Ledger;
 use crate::layout::Layout;
-use crate::ledger::Ledger;
-use crate::packs::{PackFiles, ShortPacks};
-use crate::pending::Pending;
+use crate::pack::packs::{PackFiles, ShortPacks};
+use crate::pack::uncommitted::Commits;
+use crate::pack::writer::Writer;
 use crate::staging::StagingDir;
 use crate::stat::StatFile;
-use crate::writer::Writer;
 use crate::{Access, CacheError, Digest};
 
 /// A store of objects and records in a folder. Cheap to clone; clones share everything.
@@ -33,7 +33,7 @@ pub(crate) struct Shared {
     notes: Mutex<Vec<String>>,
     writer: Mutex<Writer>,
     ledger: Ledger,
-    pending: RwLock<Pending>,
+    pending: RwLock<Commits>,
     pub packs: PackFiles,
     pub short: ShortPacks,
     /// Damaged objects that the index does not know about yet.
@@ -236,11 +236,11 @@ impl Shared {
         &self.ledger
     }
 
-    pub fn pending(&self) -> RwLockReadGuard<'_, Pending> {
+    pub fn pending(&self) -> RwLockReadGuard<'_, Commits> {
         self.pending.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn pending_mut(&self) -> RwLockWriteGuard<'_, Pending> {
+    pub fn pending_mut(&self) -> RwLockWriteGuard<'_, Commits> {
         self.pending.write().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -18,12 +18,12 @@ pub(crate) struct Claims {
     file: Option<Box<dyn FsFile>>,
     /// The same file in a read-only cache, to see the claims of others.
     seen: Option<Box<dyn FsFile>>,
-    held: Mutex<Held>,
+    held: Mutex<OwnClaims>,
 }
 
 /// The claims of this process.
 #[derive(Debug, Default)]
-struct Held {
+struct OwnClaims {
     keys: HashSet<Digest>,
     /// The number of keys that use each locked byte.
     bytes: HashMap<u64, usize>,
@@ -47,7 +47,7 @@ impl Claims {
         Claims { file: None, seen, held: Mutex::default() }
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
+    fn held(&self) -> MutexGuard<'_, OwnClaims> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

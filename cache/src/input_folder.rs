@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::cache::Cache;
 use crate::claim::Claim;
 use crate::fs::{FileKind, Fs, FsResult, Metadata, Open, Space, bytes_under, paths_in};
-use crate::gate::Boot;
+use crate::index::gate::Boot;
 use crate::{Access, CacheError, Digest, in_shares};
 
 /// Names the folders for files. Threads that create files in one folder wait for each other.

@@ -4,9 +4,9 @@ use std::io::ErrorKind;
 
 use camino::{Utf8Path, Utf8PathBuf};
 
-use crate::entry::checksum;
 use crate::fs::{FileKind, Fs, FsResult, paths_in};
-use crate::{CacheError, Digest, misplaced};
+use crate::pack::entry::checksum;
+use crate::{CacheError, Digest, upkeep::misplaced};
 
 /// The format that is written, and the newest one that is understood. Format 1 differs in that its
 /// index is always synced, so programs that know only format 1 would trust an index of format 2

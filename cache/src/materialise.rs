@@ -6,9 +6,9 @@ use camino::{Utf8Path, Utf8PathBuf};
 
 use crate::cache::{Cache, Shared};
 use crate::fs::{Fs, FsError, FsResult, Open, beside, confined};
-use crate::objects::Place;
-use crate::pending::Waiting;
-use crate::rows::Location;
+use crate::index::rows::Location;
+use crate::objects::ObjectLocation;
+use crate::pack::uncommitted::UncommittedObject;
 use crate::{CacheError, Digest, hash_open};
 
 /// The relation between a user's file and a large object.
@@ -119,7 +119,7 @@ impl Cache {
         digest: &Digest,
         target: Target<'_>,
     ) -> Result<bool, CacheError> {
-        let Some(Place::Stored(Location::Loose { .. })) = self.0.locate(digest)? else {
+        let Some(ObjectLocation::Stored(Location::Loose { .. })) = self.0.locate(digest)? else {
             return Ok(true);
         };
         let inode =
@@ -132,18 +132,18 @@ impl Cache {
     fn fill(
         &self,
         digest: &Digest,
-        place: Place,
+        place: ObjectLocation,
         fresh: Target<'_>,
         link: Link,
     ) -> Result<Materialised, CacheError> {
-        if let Place::Stored(location @ Location::Loose { .. }) = place {
+        if let ObjectLocation::Stored(location @ Location::Loose { .. }) = place {
             let object = self.0.layout.object(digest);
             if !self.0.is_sound(digest, &object)? {
-                return Err(self.0.set_aside(digest, location));
+                return Err(self.0.quarantine(digest, location));
             }
             return share(&self.0, &object, fresh, link);
         }
-        if let Place::Pending(Waiting::File { path, .. }) = &place {
+        if let ObjectLocation::Pending(UncommittedObject::File { path, .. }) = &place {
             // Not linked: the file still has to be made read-only.
             return share(&self.0, path, fresh, Link::Copy);
         }

@@ -19,7 +19,7 @@ pub struct Allocator;
 
 /// The last words of a program without memory, and its exit code.
 #[derive(Debug)]
-struct End {
+struct LastWords {
     message: &'static str,
     code: u8,
 }
@@ -27,7 +27,7 @@ struct End {
 /// More than the C library asks for at a time.
 const SPARE: usize = 1 << 20;
 
-static END: OnceLock<End> = OnceLock::new();
+static END: OnceLock<LastWords> = OnceLock::new();
 
 thread_local! {
     /// The bytes that this thread was refused, if it has not got as many since; else 0.
@@ -37,7 +37,7 @@ thread_local! {
 /// Ends this program with a message on standard error and an exit code where it would be aborted
 /// since the system gives it no memory. The program needs [`Allocator`] as its global one.
 pub fn outlive(message: &'static str, code: u8) {
-    if END.set(End { message, code }).is_err() {
+    if END.set(LastWords { message, code }).is_err() {
         return;
     }
     // The handler stays installed, since several threads may run out of memory and abort at the
@@ -51,7 +51,7 @@ pub fn outlive(message: &'static str, code: u8) {
 
 /// An abort for any other reason goes on.
 extern "C" fn on_abort(_: c_int) {
-    let Some(End { message, code }) = END.get() else { return };
+    let Some(LastWords { message, code }) = END.get() else { return };
     if REFUSED.get() == 0 && !is_exhausted() {
         return;
     }

@@ -8,19 +8,19 @@ use bytes::Bytes;
 use camino::{Utf8Path, Utf8PathBuf};
 
 use crate::cache::{Cache, Shared};
-use crate::entry::HEADER;
 use crate::fs::{Fs, FsError, Open, beside};
-use crate::packs::payload_at;
-use crate::pending::Waiting;
-use crate::rows::Location;
+use crate::index::rows::Location;
+use crate::pack::entry::HEADER;
+use crate::pack::packs::payload_at;
+use crate::pack::uncommitted::UncommittedObject;
 use crate::{CacheError, Digest, hash_open};
 
 /// Objects of this size and more are in separate files.
 pub const LOOSE_SIZE: u64 = 1 << 20;
 
 /// The location of an object.
-pub(crate) enum Place {
-    Pending(Waiting),
+pub(crate) enum ObjectLocation {
+    Pending(UncommittedObject),
     Stored(Location),
 }
 
@@ -73,7 +73,7 @@ impl Cache {
         } else {
             let path = shared.waiting_path()?;
             move_file(&*shared.fs, staged, &path)?;
-            shared.enqueue(digest, Waiting::File { path, size });
+            shared.enqueue(digest, UncommittedObject::File { path, size });
         }
         Ok((digest, size))
     }
@@ -94,8 +94,10 @@ impl Cache {
     /// Those of [`Cache::contains`].
     pub fn file_of(&self, digest: &Digest) -> Result<Option<Utf8PathBuf>, CacheError> {
         Ok(match self.0.locate(digest)? {
-            Some(Place::Pending(Waiting::File { path, .. })) => Some(path),
-            Some(Place::Stored(Location::Loose { .. })) => Some(self.0.layout.object(digest)),
+            Some(ObjectLocation::Pending(UncommittedObject::File { path, .. })) => Some(path),
+            Some(ObjectLocation::Stored(Location::Loose { .. })) => {
+                Some(self.0.layout.object(digest))
+            }
             _ => None,
         })
     }
@@ -111,12 +113,12 @@ impl Cache {
         digests: &[Digest],
     ) -> Result<Vec<Option<(Utf8PathBuf, u64)>>, CacheError> {
         let layout = &self.0.layout;
-        let place = |(digest, place): (&Digest, Option<Place>)| match place? {
-            Place::Stored(Location::Loose { .. }) => Some((layout.object(digest), 0)),
-            Place::Stored(Location::Packed { pack, offset, .. }) => {
+        let place = |(digest, place): (&Digest, Option<ObjectLocation>)| match place? {
+            ObjectLocation::Stored(Location::Loose { .. }) => Some((layout.object(digest), 0)),
+            ObjectLocation::Stored(Location::Packed { pack, offset, .. }) => {
                 Some((layout.pack(pack), u64::from(offset) + HEADER as u64))
             }
-            Place::Pending(_) => None,
+            ObjectLocation::Pending(_) => None,
         };
         Ok(digests.iter().zip(self.0.locate_all(digests)?).map(place).collect())
     }
@@ -138,8 +140,8 @@ impl Cache {
     /// Those of [`Cache::contains`].
     pub fn size(&self, digest: &Digest) -> Result<Option<u64>, CacheError> {
         Ok(self.0.locate(digest)?.map(|place| match place {
-            Place::Pending(waiting) => waiting.size(),
-            Place::Stored(location) => location.size(),
+            ObjectLocation::Pending(waiting) => waiting.size(),
+            ObjectLocation::Stored(location) => location.size(),
         }))
     }
 
@@ -177,39 +179,45 @@ impl Shared {
     fn put_new(&self, digest: Digest, bytes: Bytes) -> Result<(), CacheError> {
         let size = bytes.len() as u64;
         let waiting = if size < LOOSE_SIZE {
-            Waiting::Bytes(bytes)
+            UncommittedObject::Bytes(bytes)
         } else {
-            Waiting::File { path: self.write_waiting(&bytes)?, size }
+            UncommittedObject::File { path: self.write_waiting(&bytes)?, size }
         };
         self.enqueue(digest, waiting);
         Ok(())
     }
 
-    pub fn enqueue(&self, digest: Digest, waiting: Waiting) {
+    pub fn enqueue(&self, digest: Digest, waiting: UncommittedObject) {
         let mut pending = self.pending_mut();
         if pending.object(&digest).is_none() {
             pending.active.put(digest, waiting);
-        } else if let Waiting::File { path, .. } = waiting {
+        } else if let UncommittedObject::File { path, .. } = waiting {
             // Another thread has put the same bytes meanwhile.
             let _ = self.fs.remove_file(&path);
         }
     }
 
-    pub fn locate(&self, digest: &Digest) -> Result<Option<Place>, CacheError> {
+    pub fn locate(&self, digest: &Digest) -> Result<Option<ObjectLocation>, CacheError> {
         if let Some(waiting) = self.pending().object(digest) {
-            return Ok(Some(Place::Pending(waiting)));
+            return Ok(Some(ObjectLocation::Pending(waiting)));
         }
         let found = self.ledger().read(|view| view.object(digest))?;
-        Ok(self.if_readable(digest, found).map(Place::Stored))
+        Ok(self.if_readable(digest, found).map(ObjectLocation::Stored))
     }
 
-    pub fn locate_all(&self, digests: &[Digest]) -> Result<Vec<Option<Place>>, CacheError> {
-        let mut places: Vec<Option<Place>> = {
+    pub fn locate_all(
+        &self,
+        digests: &[Digest],
+    ) -> Result<Vec<Option<ObjectLocation>>, CacheError> {
+        let mut places: Vec<Option<ObjectLocation>> = {
             let pending = self.pending();
-            digests.iter().map(|digest| pending.object(digest).map(Place::Pending)).collect()
+            digests
+                .iter()
+                .map(|digest| pending.object(digest).map(ObjectLocation::Pending))
+                .collect()
         };
         let stored = self.ledger().read(|view| {
-            let look = |(digest, place): (&Digest, &Option<Place>)| match place {
+            let look = |(digest, place): (&Digest, &Option<ObjectLocation>)| match place {
                 Some(_) => Ok(None),
                 None => view.object(digest),
             };
@@ -217,7 +225,7 @@ impl Shared {
         })?;
         for ((place, found), digest) in places.iter_mut().zip(stored).zip(digests) {
             if place.is_none() {
-                *place = self.if_readable(digest, found).map(Place::Stored);
+                *place = self.if_readable(digest, found).map(ObjectLocation::Stored);
             }
         }
         Ok(places)
@@ -248,11 +256,13 @@ impl Shared {
         (!self.forgotten().contains(digest)).then_some(found)
     }
 
-    fn read_at(&self, digest: &Digest, place: Option<Place>) -> Result<Bytes, CacheError> {
+    fn read_at(&self, digest: &Digest, place: Option<ObjectLocation>) -> Result<Bytes, CacheError> {
         match place.ok_or(CacheError::Missing { digest: *digest })? {
-            Place::Pending(Waiting::Bytes(bytes)) => Ok(bytes),
-            Place::Pending(Waiting::File { path, size }) => self.read_waiting(digest, &path, size),
-            Place::Stored(location) => match self.read_stored(digest, location)? {
+            ObjectLocation::Pending(UncommittedObject::Bytes(bytes)) => Ok(bytes),
+            ObjectLocation::Pending(UncommittedObject::File { path, size }) => {
+                self.read_waiting(digest, &path, size)
+            }
+            ObjectLocation::Stored(location) => match self.read_stored(digest, location)? {
                 Some(bytes) => Ok(bytes),
                 None => self.read_again(digest, location),
             },
@@ -322,12 +332,12 @@ impl Shared {
         };
         match self.read_stored(digest, location)? {
             Some(bytes) => Ok(bytes),
-            None => Err(self.set_aside(digest, location)),
+            None => Err(self.quarantine(digest, location)),
         }
     }
 
     /// Removes an object with wrong bytes from the index, and keeps them for study.
-    pub fn set_aside(&self, digest: &Digest, location: Location) -> CacheError {
+    pub fn quarantine(&self, digest: &Digest, location: Location) -> CacheError {
         let (path, place) = self.describe(digest, location);
         let there = self.fs.exists(&path).unwrap_or(true);
         self.forgotten().insert(*digest);

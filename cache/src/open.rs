@@ -8,10 +8,10 @@ use camino::Utf8Path;
 use crate::cache::{Cache, Shared};
 use crate::claim::Claims;
 use crate::fs::{Fs, Open, RetryFs, confined};
+use crate::index::ledger::Ledger;
 use crate::layout::Layout;
-use crate::ledger::Ledger;
-use crate::recover::recover;
-use crate::{Access, CacheError, half_written, misplaced, staging};
+use crate::upkeep::recover::recover;
+use crate::{Access, CacheError, staging, upkeep::half_written, upkeep::misplaced};
 
 impl Cache {
     /// Opens the cache in a folder; for writing, creates it if necessary.
@@ -31,7 +31,7 @@ impl Cache {
         let mut told = Vec::new();
         let format = match layout.check(&*fs) {
             Err(CacheError::Misplaced { .. }) if writable && layout.is_tagged(&*fs) => {
-                told.extend(misplaced::put_mark_aside(&*fs, &layout)?);
+                told.extend(misplaced::move_mark_to_trash(&*fs, &layout)?);
                 layout.check(&*fs)?
             }
             other => other?,
@@ -44,7 +44,7 @@ impl Cache {
             Access::ReadOnly => {}
         }
         if writable {
-            told.extend(misplaced::put_aside(&*fs, &layout)?);
+            told.extend(misplaced::move_all_to_trash(&*fs, &layout)?);
         }
         let ledger = Ledger::open((Arc::clone(&fs), Arc::clone(&outside)), &layout, access)?;
         if writable {

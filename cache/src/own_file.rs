@@ -4,7 +4,7 @@ use camino::Utf8PathBuf;
 
 use crate::CacheError;
 use crate::cache::Cache;
-use crate::misplaced::{found_at, move_aside};
+use crate::upkeep::misplaced::{found_at, move_to_trash};
 
 impl Cache {
     /// The path of a file for the caller, in a folder of this name in the cache. Something else in the
@@ -26,12 +26,12 @@ impl Cache {
         if fs.symlink_metadata(&folder).is_ok_and(|found| !found.is_dir())
             && !fs.metadata(&folder).is_ok_and(|found| found.is_dir())
         {
-            told.extend(move_aside(fs, layout, folder.clone(), "file", "folder")?);
+            told.extend(move_to_trash(fs, layout, folder.clone(), "file", "folder")?);
         }
         fs.create_dir_in_place(&folder)?;
         let file = folder.join(name);
         if let Some(found) = found_at(fs, &file) {
-            told.extend(move_aside(fs, layout, file.clone(), found, "file")?);
+            told.extend(move_to_trash(fs, layout, file.clone(), found, "file")?);
         }
         Ok((file, told))
     }

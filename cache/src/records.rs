@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use crate::cache::{Cache, Shared};
-use crate::entry::Entry;
-use crate::packs::{check_record_size, entry_at};
-use crate::rows::{Known, KnownValue};
+use crate::index::rows::{Known, KnownValue};
+use crate::pack::entry::Entry;
+use crate::pack::packs::{check_record_size, entry_at};
 use crate::{CacheError, Digest, Table};
 
 impl Cache {

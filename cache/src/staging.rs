@@ -12,8 +12,8 @@ use crate::cache::Shared;
 use crate::fs::{
     DirEntry, FileKind, Fs, FsError, FsFile, FsResult, LockKind, Open, bytes_under, random,
 };
+use crate::index::ledger::Ledger;
 use crate::layout::Layout;
-use crate::ledger::Ledger;
 
 /// The age at which folders are swept if locks do not work.
 const PATIENCE_NS: i64 = 24 * 3_600 * 1_000_000_000;
@@ -153,7 +153,7 @@ fn sweep_one(fs: &dyn Fs, dir: &Utf8Path) -> Option<String> {
             return Some(format!("`{dir}` cannot be removed now: {}", error.whole()));
         }
         Err(error) => {
-            let place = put_aside(fs, dir);
+            let place = mark_stuck(fs, dir);
             let cause = error.whole();
             Some(format!(
                 "`{place}` was left by an earlier run and cannot be removed: {cause}; once that is fixed, `throstle cache gc --yes` removes it"
@@ -166,7 +166,7 @@ fn sweep_one(fs: &dyn Fs, dir: &Utf8Path) -> Option<String> {
 }
 
 /// Marks a folder that cannot be removed, so that not every open tries again. Returns its new path.
-fn put_aside(fs: &dyn Fs, dir: &Utf8Path) -> Utf8PathBuf {
+fn mark_stuck(fs: &dyn Fs, dir: &Utf8Path) -> Utf8PathBuf {
     let aside = Utf8PathBuf::from(format!("{dir}{STUCK}"));
     if fs.rename(dir, &aside).is_ok() {
         return aside;

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::cache::Cache;
-use crate::entry::{HEADER, PACK_MARK};
 use crate::fs::{bytes_under, size_of};
-use crate::rows::{KnownValue, Location};
+use crate::index::rows::{KnownValue, Location};
+use crate::pack::entry::{HEADER, PACK_MARK};
 use crate::{CacheError, Table};
 
 /// The sizes of the parts of a cache. Uncommitted objects and records are not counted.

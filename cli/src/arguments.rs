@@ -4,7 +4,7 @@ use camino::Utf8PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
-use super::templates::{self, Template};
+use crate::setup::templates::{self, Template};
 
 mod common;
 mod new_stage;
@@ -22,7 +22,7 @@ pub use rate::Rate;
 pub use remote::{Pull, Push, RemoteCommand, RemoteGc, RemoteLog, RemoteStats, RemoteVerify, Work};
 pub use review::Review;
 pub use submit::Submit;
-pub use sweep::{Compare, Format, Promote, Sweep};
+pub use sweep::{Compare, Promote, Sweep, SweepFormat};
 pub use voice::{Card, OnUnknown, Say, Serve, VoiceOptions};
 
 /// Declarative pipelines for speech and voice fine-tuning.
@@ -204,7 +204,7 @@ pub enum Command {
     /// A run fetches only the objects that it reads; this fetches all of them, for work without a
     /// network. The exit code is 1 if the remote lacks a part of a result.
     Pull(Pull),
-    /// Do one part of the work of a stage: executors start this as their jobs.
+    /// Do one shard of the work of a stage: executors start this as their jobs.
     ///
     /// Reads the batch and its inputs from the remote, and writes the results to it. SIGUSR1 and
     /// SIGTERM save and stop. The exit code is 0 if the result is in the remote, 75 if another job

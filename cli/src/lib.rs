@@ -1,62 +1,21 @@
 //! The command line: reads arguments and environment, calls the library, prints, and turns results
 //! into exit codes. No other library prints or reads the environment.
 
-mod agents;
-mod archive;
 mod arguments;
-mod cache_commands;
-mod card;
-mod catalogue;
-mod complete;
-mod count_lines;
-mod deliver;
-mod diff;
-mod digits;
-mod doctor;
 #[cfg(test)]
 mod documents;
 mod error;
-mod export;
-mod graph;
-mod guard;
-mod hub;
-mod init;
-mod interrupt;
-mod items;
-mod job_logs;
-mod jobs;
-mod local;
-mod log;
-mod manual;
+mod inspect;
 mod meter;
 mod named;
-mod new_stage;
 mod outlet;
 mod output;
-mod plan;
 mod project;
-mod rate;
-mod remote;
-mod remote_choice;
-mod replay;
-mod report;
-mod retry;
-mod review;
 mod run;
-mod say;
-mod serve;
 mod setup;
-mod submit;
-mod sweep;
-mod templates;
+mod share;
 mod terminal;
-mod text_chains;
-mod torch;
-mod voice;
-mod watch;
-mod why;
-mod work;
-mod worker;
+mod voices;
 
 use std::any::Any;
 use std::io::{self, BufWriter, Write};
@@ -76,9 +35,9 @@ use view::escape::clean_lines;
 
 use arguments::{Arguments, Command};
 use error::{CliError, Exit, FAILED, PAUSED};
-use guard::Guard;
 use output::Output;
 use project::Program;
+use run::guard::Guard;
 use terminal::Terminal;
 
 /// The only argument of the process that watches programs; it is this same binary.
@@ -104,7 +63,7 @@ pub fn main(stages: Vec<Arc<dyn Stage>>) -> ExitCode {
 }
 
 fn start(stages: Vec<Arc<dyn Stage>>, began: Instant) -> u8 {
-    if let Some(code) = complete::answer(&stages) {
+    if let Some(code) = setup::complete::answer(&stages) {
         return code;
     }
     let arguments = match Arguments::try_parse() {
@@ -140,9 +99,9 @@ fn report_error(error: &CliError, terminal: &Terminal) -> u8 {
 fn execute(program: &Program, command: &Command) -> Result<Exit, CliError> {
     // `run` prints its lines immediately.
     match command {
-        Command::Run(arguments) => return run::run(program, arguments),
-        Command::Sweep(arguments) => return sweep::sweep(program, arguments),
-        Command::Work(arguments) => return work::work(program, arguments),
+        Command::Run(arguments) => return run::command::run(program, arguments),
+        Command::Sweep(arguments) => return run::sweep::sweep(program, arguments),
+        Command::Work(arguments) => return run::work::work(program, arguments),
         _ => {}
     }
     let mut output = BufWriter::new(program.output.clone());
@@ -153,45 +112,45 @@ fn execute(program: &Program, command: &Command) -> Result<Exit, CliError> {
 
 fn print(program: &Program, command: &Command, output: &mut dyn Write) -> Result<Exit, CliError> {
     match command {
-        Command::Init(arguments) => init::init(&program.catalogue, arguments, output),
-        Command::NewStage(arguments) => new_stage::new_stage(arguments, output),
-        Command::Check(arguments) => plan::check(program, arguments, output),
-        Command::Plan(arguments) => plan::plan(program, arguments, output),
-        Command::Run(arguments) => run::run(program, arguments),
-        Command::Submit(arguments) => submit::submit(program, arguments, output),
-        Command::Watch(arguments) => watch::watch(program, arguments),
-        Command::Status(arguments) => plan::status(program, arguments, output),
-        Command::Sweep(arguments) => sweep::sweep(program, arguments),
-        Command::Compare(arguments) => sweep::compare(program, arguments, output),
-        Command::Promote(arguments) => sweep::promote(program, arguments, output),
-        Command::Why(arguments) => why::why(program, arguments, output),
-        Command::Replay(arguments) => replay::replay(program, arguments, output),
-        Command::Retry(arguments) => retry::retry(program, arguments, output),
-        Command::Graph(arguments) => graph::graph(program, arguments, output),
-        Command::Items(arguments) => items::items(program, arguments, output),
-        Command::Cat(arguments) => items::cat(program, arguments, output),
-        Command::Log(arguments) => log::log(program, arguments, output),
-        Command::Diff(arguments) => diff::diff(program, arguments, output),
-        Command::Report(arguments) => report::report(program, arguments, output),
-        Command::Say(arguments) => say::say(program, arguments, output),
-        Command::Serve(arguments) => serve::serve(program, arguments, output),
-        Command::Rate(arguments) => rate::rate(program, arguments, output),
-        Command::Review(arguments) => review::review(program, arguments, output),
-        Command::Card(arguments) => card::write(program, arguments, output),
-        Command::Export(arguments) => export::export(program, arguments, output),
-        Command::Stages(arguments) => catalogue::stages(program, arguments, output),
-        Command::Schema => catalogue::schema(program, output),
-        Command::Setup(arguments) => setup::setup(program, arguments),
-        Command::Doctor(arguments) => doctor::doctor(program, arguments, output),
-        Command::Completions(arguments) => complete::script(arguments, output),
-        Command::Man(arguments) => manual::man(arguments, output),
-        Command::PackCache(arguments) => archive::pack(program, arguments, output),
-        Command::UnpackCache(arguments) => archive::unpack(program, arguments, output),
-        Command::Push(arguments) => remote::push(program, arguments, output),
-        Command::Pull(arguments) => remote::pull(program, arguments, output),
-        Command::Work(arguments) => work::work(program, arguments),
-        Command::Remote(arguments) => remote::remote(program, arguments, output),
-        Command::Cache(command) => cache_commands::run(program, command, output),
+        Command::Init(arguments) => setup::init::init(&program.catalogue, arguments, output),
+        Command::NewStage(arguments) => setup::new_stage::new_stage(arguments, output),
+        Command::Check(arguments) => inspect::plan::check(program, arguments, output),
+        Command::Plan(arguments) => inspect::plan::plan(program, arguments, output),
+        Command::Run(arguments) => run::command::run(program, arguments),
+        Command::Submit(arguments) => run::submit::submit(program, arguments, output),
+        Command::Watch(arguments) => run::watch::watch(program, arguments),
+        Command::Status(arguments) => inspect::plan::status(program, arguments, output),
+        Command::Sweep(arguments) => run::sweep::sweep(program, arguments),
+        Command::Compare(arguments) => run::sweep::compare(program, arguments, output),
+        Command::Promote(arguments) => run::sweep::promote(program, arguments, output),
+        Command::Why(arguments) => inspect::why::why(program, arguments, output),
+        Command::Replay(arguments) => run::replay::replay(program, arguments, output),
+        Command::Retry(arguments) => run::retry::retry(program, arguments, output),
+        Command::Graph(arguments) => inspect::graph::graph(program, arguments, output),
+        Command::Items(arguments) => inspect::items::items(program, arguments, output),
+        Command::Cat(arguments) => inspect::items::cat(program, arguments, output),
+        Command::Log(arguments) => inspect::log::log(program, arguments, output),
+        Command::Diff(arguments) => inspect::diff::diff(program, arguments, output),
+        Command::Report(arguments) => inspect::report::report(program, arguments, output),
+        Command::Say(arguments) => voices::say::say(program, arguments, output),
+        Command::Serve(arguments) => voices::serve::serve(program, arguments, output),
+        Command::Rate(arguments) => voices::rate::rate(program, arguments, output),
+        Command::Review(arguments) => voices::review::review(program, arguments, output),
+        Command::Card(arguments) => share::card::write(program, arguments, output),
+        Command::Export(arguments) => share::export::export(program, arguments, output),
+        Command::Stages(arguments) => inspect::catalogue::stages(program, arguments, output),
+        Command::Schema => inspect::catalogue::schema(program, output),
+        Command::Setup(arguments) => setup::libtorch::setup(program, arguments),
+        Command::Doctor(arguments) => setup::doctor::doctor(program, arguments, output),
+        Command::Completions(arguments) => setup::complete::script(arguments, output),
+        Command::Man(arguments) => setup::manual::man(arguments, output),
+        Command::PackCache(arguments) => share::archive::pack(program, arguments, output),
+        Command::UnpackCache(arguments) => share::archive::unpack(program, arguments, output),
+        Command::Push(arguments) => share::remote::push(program, arguments, output),
+        Command::Pull(arguments) => share::remote::pull(program, arguments, output),
+        Command::Work(arguments) => run::work::work(program, arguments),
+        Command::Remote(arguments) => share::remote::remote(program, arguments, output),
+        Command::Cache(command) => share::cache_commands::run(program, command, output),
     }
 }
 
@@ -293,7 +252,7 @@ pub fn reference() -> String {
 
 /// The page for coding agents, without stages of other crates.
 pub fn agents_reference() -> String {
-    agents::reference(&project::catalogue(&[]), Arguments::command())
+    setup::agents::reference(&project::catalogue(&[]), Arguments::command())
 }
 
 fn write_help(page: &mut String, command: &mut clap::Command) {

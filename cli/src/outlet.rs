@@ -23,12 +23,12 @@ pub struct Outlet {
 }
 
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<OutletState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct OutletState {
     waiting: Vec<u8>,
     /// Bytes that the thread has taken and not yet written.
     is_writing: bool,
@@ -42,7 +42,7 @@ struct State {
 impl Outlet {
     pub fn new(output: impl Write + Send + 'static, stop: &StopFlag) -> io::Result<Outlet> {
         let shared =
-            Arc::new(Shared { state: Mutex::new(State::default()), changed: Condvar::new() });
+            Arc::new(Shared { state: Mutex::new(OutletState::default()), changed: Condvar::new() });
         let own = shared.clone();
         // If the thread is stuck for good, it ends with the process.
         std::thread::Builder::new().name("output".into()).spawn(move || own.write_to(output))?;
@@ -50,7 +50,7 @@ impl Outlet {
     }
 
     /// Waits until the condition holds, or until the reader is abandoned.
-    fn wait(&self, is_enough: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
+    fn wait(&self, is_enough: impl Fn(&OutletState) -> bool) -> MutexGuard<'_, OutletState> {
         let mut state = self.shared.state();
         let mut asked = None;
         while !state.is_closed && !is_enough(&state) {
@@ -70,7 +70,7 @@ impl Outlet {
 }
 
 impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, OutletState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

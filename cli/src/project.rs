@@ -17,12 +17,12 @@ use view::escape::clean;
 
 use super::arguments::{CacheLocation, Settings};
 use super::error::CliError;
-use super::hub;
 use super::named;
 use super::output::Output;
-use super::remote_choice::chosen;
 use super::terminal::Terminal;
-use super::worker;
+use crate::setup::worker;
+use crate::share::hub;
+use crate::share::remote_choice::chosen;
 
 pub const CACHE: &str = ".throstle";
 

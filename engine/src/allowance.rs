@@ -1,7 +1,7 @@
 //! The allowance of a run: its time (`stop_after`), its money (`budget`) and the GPU hours of the
 //! week.
 //!
-//! Money and GPU time are written into the ledger while they are used. Nothing that uses them starts
+//! Money and GPU time are written into the index while they are used. Nothing that uses them starts
 //! after the limit is reached; trainings get the deadline early enough to save.
 
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ const KEPT: f64 = 2.0 * WEEK;
 
 /// A limited resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limit {
+pub enum LimitedResource {
     Money,
     Time,
     GpuHours,
@@ -41,7 +41,7 @@ pub struct Allowance {
     money: Money,
     gpus: GpuTime,
     /// The limits that have been reported.
-    told: Vec<Limit>,
+    told: Vec<LimitedResource>,
     /// The time of the longest task so far: a batch that has begun is finished.
     longest_task: Duration,
 }
@@ -80,7 +80,7 @@ struct GpuTime {
     pipeline: String,
     run: u64,
     limit_seconds: Option<f64>,
-    /// The usage in the ledger.
+    /// The usage in the index.
     usage: Usage,
     /// The present period of GPU work.
     stretch: Option<Stretch>,
@@ -113,12 +113,12 @@ impl Allowance {
 
     /// The first limit that work reaches, and the time at which it does. If two are reached at once,
     /// the order below decides which one is to blame.
-    pub fn first(&self, cache: &Cache, on_gpu: bool) -> Option<(Limit, Instant)> {
+    pub fn first(&self, cache: &Cache, on_gpu: bool) -> Option<(LimitedResource, Instant)> {
         let gpus = on_gpu.then(|| self.gpus.deadline(cache)).flatten();
         let deadlines = [
-            (Limit::Money, self.money.deadline()),
-            (Limit::Time, self.until),
-            (Limit::GpuHours, gpus),
+            (LimitedResource::Money, self.money.deadline()),
+            (LimitedResource::Time, self.until),
+            (LimitedResource::GpuHours, gpus),
         ];
         let deadlines = deadlines.into_iter().filter_map(|(limit, at)| Some((limit, at?)));
         deadlines.min_by_key(|(_, at)| *at)
@@ -169,20 +169,20 @@ impl Allowance {
     }
 
     /// The limits of money and GPU time that are reached now.
-    pub fn reached(&mut self, cache: &Cache) -> Vec<Limit> {
+    pub fn reached(&mut self, cache: &Cache) -> Vec<LimitedResource> {
         let is_over = self.money.is_nearly_used_up(self.longest_task + CLOSING);
         let is_spent = self.gpus.stretch.is_some() && self.gpus.has_nothing_left(cache);
         self.gpus.is_spent |= is_spent;
-        let reached = [(Limit::GpuHours, is_spent), (Limit::Money, is_over)];
+        let reached = [(LimitedResource::GpuHours, is_spent), (LimitedResource::Money, is_over)];
         reached.into_iter().filter(|(_, is_reached)| *is_reached).map(|(limit, _)| limit).collect()
     }
 
     /// The message for a reached limit, once. The end of the session is reported by its clock.
-    pub fn why_stopped(&mut self, cache: &Cache, limit: Limit) -> Option<String> {
+    pub fn why_stopped(&mut self, cache: &Cache, limit: LimitedResource) -> Option<String> {
         let why = match limit {
-            Limit::Time => None,
-            Limit::Money => self.money.why_stopped(),
-            Limit::GpuHours => self.gpus.why_stopped(cache),
+            LimitedResource::Time => None,
+            LimitedResource::Money => self.money.why_stopped(),
+            LimitedResource::GpuHours => self.gpus.why_stopped(cache),
         };
         if self.told.contains(&limit) {
             return None;
@@ -426,10 +426,10 @@ mod tests {
         };
         // Ten hours of money, and two hours of GPU time.
         let session = "budget = 600.0\ngpu_hours_per_week = 2.0";
-        assert_eq!(first(session, HOUR, true), Some(Limit::Time));
-        assert_eq!(first(session, 5 * HOUR, true), Some(Limit::GpuHours));
-        assert_eq!(first(session, 5 * HOUR, false), Some(Limit::Time));
-        assert_eq!(first(session, 20 * HOUR, false), Some(Limit::Money));
+        assert_eq!(first(session, HOUR, true), Some(LimitedResource::Time));
+        assert_eq!(first(session, 5 * HOUR, true), Some(LimitedResource::GpuHours));
+        assert_eq!(first(session, 5 * HOUR, false), Some(LimitedResource::Time));
+        assert_eq!(first(session, 20 * HOUR, false), Some(LimitedResource::Money));
         assert_eq!(allowance(&cache, "", None).first(&cache, true), None);
     }
 
@@ -452,9 +452,11 @@ mod tests {
         // A minute costs 1, which is all the money.
         let mut allowance = allowance(&cache, "budget = 0.5\ngpu_hours_per_week = 0.01", None);
         allowance.watch(&cache, Some(a_minute_ago())).unwrap();
-        assert_eq!(allowance.reached(&cache), [Limit::GpuHours, Limit::Money]);
+        assert_eq!(allowance.reached(&cache), [LimitedResource::GpuHours, LimitedResource::Money]);
         assert!(allowance.bars_gpus());
-        for (limit, part) in [(Limit::Money, "budget"), (Limit::GpuHours, "gpus used")] {
+        for (limit, part) in
+            [(LimitedResource::Money, "budget"), (LimitedResource::GpuHours, "gpus used")]
+        {
             let why = allowance.why_stopped(&cache, limit).unwrap().to_lowercase();
             assert!(why.contains(part), "{why}");
             assert_eq!(allowance.why_stopped(&cache, limit), None);

@@ -7,10 +7,10 @@ use cache::{Archived, Archiving, Cache, CacheError, Digest, Kept, Table, UnpackC
 use camino::Utf8PathBuf;
 use serde::de::DeserializeOwned;
 
-use crate::gc::{self, Limits};
+use crate::failed_output::FailedOutput;
+use crate::gc::{self, GcLimits};
 use crate::gpu_hours::UsageRecord;
 use crate::history;
-use crate::judged::Judged;
 use crate::measure::Measure;
 use crate::record::{
     CHECKPOINT, CheckpointRecord, EXPORT, EXPORTS, FAILED_HERE, ITEM, ItemRecord, JUDGED, LAST,
@@ -20,7 +20,7 @@ use crate::record::{
 use crate::spending::Spent;
 
 /// Packs everything that garbage collection would keep under these limits.
-pub fn pack(cache: &Cache, limits: &Limits, how: &Archiving) -> Result<Archived, CacheError> {
+pub fn pack(cache: &Cache, limits: &GcLimits, how: &Archiving) -> Result<Archived, CacheError> {
     let gone = gc::plan(cache, limits)?.sweep;
     let objects: HashSet<&Digest> = gone.objects().collect();
     let records: HashSet<(Table, &Digest)> = gone.records().collect();
@@ -88,7 +88,7 @@ pub fn is_newer(table: Table, own: &[u8], other: &[u8]) -> bool {
             let step = checkpoint.states.first().and_then(|state| state.number("step"));
             (checkpoint.run, step)
         }),
-        JUDGED => is_later(own, other, |judged: &Judged| judged.run),
+        JUDGED => is_later(own, other, |judged: &FailedOutput| judged.run),
         SPENT => is_later(own, other, |spent: &Spent| spent.seconds),
         PROGRESS => is_later(own, other, |progress: &(u64, u64)| *progress),
         USAGE => is_later(own, other, |usage: &UsageRecord| usage.seconds),

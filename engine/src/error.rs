@@ -7,7 +7,7 @@ use camino::Utf8PathBuf;
 use stage_core::StageError;
 
 use crate::store::ReadError;
-use remote::Trouble;
+use remote::RemoteError;
 
 /// An error that prevents planning or running as a whole. Errors of single stages are events.
 #[derive(Debug, thiserror::Error)]
@@ -32,13 +32,13 @@ pub enum EngineError {
     #[error("{message}")]
     Unready { message: String, help: String },
     #[error(transparent)]
-    Remote(Trouble),
+    Remote(RemoteError),
 }
 
-impl From<Trouble> for EngineError {
-    fn from(trouble: Trouble) -> EngineError {
+impl From<RemoteError> for EngineError {
+    fn from(trouble: RemoteError) -> EngineError {
         match trouble {
-            Trouble::Cache(error) => EngineError::Cache(error),
+            RemoteError::Cache(error) => EngineError::Cache(error),
             trouble => EngineError::Remote(trouble),
         }
     }

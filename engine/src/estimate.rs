@@ -20,16 +20,16 @@ use cache::{Cache, CacheError};
 use serde::Serialize;
 
 pub use crate::figure::{Basis, ExpectedCourse, Figure, StageEstimate};
-use crate::gpu_hours::Budget;
+use crate::gpu_hours::WeeklyBudget;
 use crate::machine::{Device, Machine};
-use crate::pipeline::{Pipeline, Place, Price, StageId, StageSpec};
+use crate::pipeline::{Pipeline, Price, StageId, StageSpec, TrialPosition};
 use crate::plan::Plan;
 use crate::spending::MoneyBudget;
 use assumptions::Assumptions;
 use flow::Flows;
 pub use outcome::{RunOutcome, StageOutcome};
-pub use room::{Fitted, Room};
-pub use total::{Fit, OnGpu, Total};
+pub use room::{Room, SessionFit};
+pub use total::{EstimateTotal, FitVerdict, OnGpu};
 use total::{Layout, Stages, mark_best, money};
 
 /// The estimate of a plan.
@@ -37,7 +37,7 @@ use total::{Layout, Stages, mark_best, money};
 pub struct Estimate {
     /// The stages that have work.
     pub stages: BTreeMap<String, StageEstimate>,
-    pub total: Total,
+    pub total: EstimateTotal,
     /// One entry per GPU of the price table.
     pub gpus: Vec<OnGpu>,
     pub assumptions: Vec<String>,
@@ -46,7 +46,7 @@ pub struct Estimate {
     pub assumed_counts: Vec<String>,
     /// The part of the work that fits into the session, if it is limited.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub fitted: Option<Fitted>,
+    pub fitted: Option<SessionFit>,
     /// The device of each stage, by its position in the pipeline.
     #[serde(skip)]
     pub devices: Vec<Device>,
@@ -60,7 +60,7 @@ struct Estimator<'a> {
     threads: usize,
     assumed: Assumptions,
     /// Trials and rungs that halving certainly leaves no place for.
-    beyond: BTreeSet<Place>,
+    beyond: BTreeSet<TrialPosition>,
 }
 
 /// Estimates a plan on this machine with this number of threads, and on the GPUs of the price
@@ -133,7 +133,7 @@ impl Estimator<'_> {
         let per_hour = self.pipeline.session.price_per_hour.or(chosen.map(|price| price.per_hour));
         let total = Layout { gpu_speed: speed, ..layout }.total(per_hour);
         if uses_gpu {
-            self.tell_gpu(chosen, gpus.iter().all(|row| row.fits == Fit::No));
+            self.tell_gpu(chosen, gpus.iter().all(|row| row.fits == FitVerdict::No));
         }
         let room = self.room(per_hour)?;
         let mut named = BTreeMap::new();
@@ -164,7 +164,8 @@ impl Estimator<'_> {
     /// The remaining time, money and GPU hours of the session.
     fn room(&self, price_per_hour: Option<f64>) -> Result<Room, CacheError> {
         let (cache, session) = (self.flows.store.cache(), &self.pipeline.session);
-        let hours = session.gpu_hours_per_week.map(|hours| Budget::read(cache, hours * 3600.0));
+        let hours =
+            session.gpu_hours_per_week.map(|hours| WeeklyBudget::read(cache, hours * 3600.0));
         let gpu_seconds = hours.transpose()?.map(|budget| budget.left_seconds());
         let purse = MoneyBudget::read(cache, self.pipeline)?;
         let room = Room { seconds: session.stop_after_seconds, gpu_seconds, price_per_hour };

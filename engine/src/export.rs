@@ -29,7 +29,7 @@ use crate::error::EngineError;
 use crate::leftovers;
 use crate::options::Sink;
 use crate::pipeline::{Export, Pipeline, StageId, StageSpec};
-use crate::plan::{Known, Planned};
+use crate::plan::{PlannedValue, StageKnowledge};
 use crate::record::{AfterExport, EXPORT, ExportRecord, LeftOut, decode, encode};
 use crate::store::Store;
 use crate::world;
@@ -56,7 +56,7 @@ pub struct Exporting<'a> {
 
 /// The result of an export.
 #[derive(Default)]
-struct Written {
+struct ExportCounts {
     written: u64,
     unchanged: u64,
     removed: u64,
@@ -77,7 +77,7 @@ struct Written {
 
 /// The results of all exports of a pass.
 #[derive(Clone, Copy, Default)]
-pub struct Exported {
+pub struct ExportResult {
     /// At least one file could not be written.
     pub failed: bool,
     /// At least one object is gone and has to be made again first.
@@ -92,14 +92,14 @@ pub struct Exported {
 pub fn export(
     store: &Store,
     pipeline: &Pipeline,
-    known: &[impl AsRef<Known>],
+    known: &[impl AsRef<StageKnowledge>],
     exporting: &Exporting<'_>,
     total: &mut u64,
     sink: Sink,
-) -> Result<Exported, EngineError> {
+) -> Result<ExportResult, EngineError> {
     let Exporting { stages, failed, overwrite, named } = *exporting;
     let before = *total;
-    let mut all = Exported::default();
+    let mut all = ExportResult::default();
     let mut unsaved = None;
     let mut lacks_field = false;
     for spec in stages.iter().map(|id| pipeline.stage(*id)) {
@@ -159,8 +159,8 @@ struct One<'a> {
 }
 
 impl One<'_> {
-    fn bring_up_to_date(&self, value: &Planned) -> Result<Written, EngineError> {
-        let Some(value) = exportable(value) else { return Ok(Written::default()) };
+    fn bring_up_to_date(&self, value: &PlannedValue) -> Result<ExportCounts, EngineError> {
+        let Some(value) = exportable(value) else { return Ok(ExportCounts::default()) };
         let cache = self.store.cache();
         let section = self.section_key();
         let before = cache.get(EXPORT, &section)?;
@@ -181,7 +181,7 @@ impl One<'_> {
         {
             return Ok(intact);
         }
-        let mut done = Written::default();
+        let mut done = ExportCounts::default();
         let Some(wanted) = self.wanted(&mut now, &mut done)? else { return Ok(done) };
         let same_boot = before.as_ref().is_none_or(|before| before.boot == now.boot);
         let mut old = LastExport::of(&index, &section, same_boot);
@@ -191,7 +191,7 @@ impl One<'_> {
         }
         if self.is_partial && old.digests.keys().any(|path| !wanted.contains_key(path)) {
             let unchanged = old.digests.len() as u64;
-            return Ok(Written { unchanged, ..Written::default() });
+            return Ok(ExportCounts { unchanged, ..ExportCounts::default() });
         }
         let ground = Ground::of(self.store)?;
         let places = places(&ground, wanted.keys().chain(old.digests.keys()))?;
@@ -216,18 +216,23 @@ impl One<'_> {
     }
 
     /// The result, if all files are as the last export has left them, and it wrote the same.
-    fn intact(&self, index: &StatIndex, section: &Digest, same: &ExportRecord) -> Option<Written> {
+    fn intact(
+        &self,
+        index: &StatIndex,
+        section: &Digest,
+        same: &ExportRecord,
+    ) -> Option<ExportCounts> {
         let fs = self.store.cache().fs().as_ref();
         let (unchanged, kept) = intact(fs, self.store.base(), index, section)?;
         let left_out = same.left_out.clone();
         let is_settled = kept.is_empty() || !self.overwrite;
-        is_settled.then_some(Written { unchanged, kept, left_out, ..Written::default() })
+        is_settled.then_some(ExportCounts { unchanged, kept, left_out, ..ExportCounts::default() })
     }
 
-    /// Adds the files of the last export according to the ledger: the stat index may be lost.
+    /// Adds the files of the last export according to the index: the stat index may be lost.
     fn add_recorded(&self, before: &ExportRecord, old: &mut LastExport) {
         // An unreadable record names no files, and those files are left alone.
-        let targets = self.targets(before, &mut Written::default()).unwrap_or_default();
+        let targets = self.targets(before, &mut ExportCounts::default()).unwrap_or_default();
         for (path, blob) in targets {
             old.record(path, blob.digest);
         }
@@ -266,7 +271,7 @@ impl One<'_> {
         section: Digest,
         mut now: ExportRecord,
         entries: Entries,
-        done: &mut Written,
+        done: &mut ExportCounts,
     ) -> Result<(), CacheError> {
         let cache = self.store.cache();
         if cache.is_read_only() {
@@ -299,7 +304,7 @@ impl One<'_> {
         Ok(())
     }
 
-    fn tell(&self, done: &Written, named: usize, sink: Sink) {
+    fn tell(&self, done: &ExportCounts, named: usize, sink: Sink) {
         let stage = self.spec.name.clone();
         for digest in &done.lost {
             self.store.lost(&stage, digest).into_iter().for_each(&mut *sink);
@@ -335,9 +340,9 @@ impl One<'_> {
     }
 }
 
-impl Written {
+impl ExportCounts {
     fn tell_counts(&self, stage: String, sink: Sink) {
-        let Written { written, unchanged, removed, .. } = *self;
+        let ExportCounts { written, unchanged, removed, .. } = *self;
         if written + removed > 0 {
             let kept = self.kept.len() as u64;
             sink(Event::Exported { stage, written, unchanged, removed, kept });

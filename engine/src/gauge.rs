@@ -3,11 +3,11 @@
 mod nvml;
 mod processor;
 
-pub use nvml::{Found, Nvml};
+pub use nvml::{DeviceSource, Nvml};
 pub use processor::Processor;
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Reading {
+pub struct GpuReading {
     /// The name of the device in manifests, or `processor`.
     pub name: String,
     pub model: String,
@@ -19,11 +19,11 @@ pub struct Reading {
 
 /// A source of readings, queried once a second.
 pub trait Gauge: Send {
-    fn read(&mut self) -> Vec<Reading>;
+    fn read(&mut self) -> Vec<GpuReading>;
 }
 
 /// The GPUs and the processor. `found` returns the devices that a worker has found, and
 /// `is_selected` tells if the caller has selected GPUs.
-pub fn of_this_machine(found: Found, is_selected: bool) -> Vec<Box<dyn Gauge>> {
+pub fn of_this_machine(found: DeviceSource, is_selected: bool) -> Vec<Box<dyn Gauge>> {
     vec![Box::new(Nvml::new(found, is_selected)), Box::new(Processor::default())]
 }

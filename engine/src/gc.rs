@@ -11,8 +11,8 @@ use cache::{Cache, CacheError, Digest, IdleInputs, SweepPlan, Table};
 use stage_core::course::UNTIL;
 use stage_core::{Chunk, Dataset, Fields};
 
+use crate::failed_output::FailedOutput;
 use crate::history;
-use crate::judged::Judged;
 use crate::record::{
     CHECKPOINT, CHUNK, CheckpointRecord, ChunkRecord, ITEM, ItemRecord, JUDGED, LAST, LastRecord,
     MADE_OF, MEMO, MIRRORED, PART, PROGRESS, PartRecord, PortValue, Previous, RunRecord, STAGE,
@@ -20,7 +20,7 @@ use crate::record::{
 };
 
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct GcLimits {
     /// The number of last runs of every pipeline that are kept.
     pub keep_runs: usize,
     /// Runs that began at this time or later are kept; seconds since 1970.
@@ -28,7 +28,7 @@ pub struct Limits {
     pub most_bytes: Option<u64>,
 }
 
-pub struct Plan {
+pub struct GcPlan {
     pub sweep: SweepPlan,
     /// The runs with kept results.
     pub kept: Vec<u64>,
@@ -50,7 +50,7 @@ pub struct GivenUp {
 }
 
 /// Analyses the whole cache and decides; removes nothing.
-pub fn plan(cache: &Cache, limits: &Limits) -> Result<Plan, CacheError> {
+pub fn plan(cache: &Cache, limits: &GcLimits) -> Result<GcPlan, CacheError> {
     let runs = history::runs(cache)?;
     let kept = kept_runs(&runs, limits);
     let unfinished = unfinished(cache, &runs)?;
@@ -83,7 +83,7 @@ pub fn plan(cache: &Cache, limits: &Limits) -> Result<Plan, CacheError> {
         _ => marks.keeps(table, key, value, &live),
     };
     let sweep = cache.sweep_plan(&|digest| live.contains(digest), &live_record)?;
-    Ok(Plan { sweep, kept: kept.into_iter().collect(), given_up, inputs: unused, unfinished })
+    Ok(GcPlan { sweep, kept: kept.into_iter().collect(), given_up, inputs: unused, unfinished })
 }
 
 /// The time for which copies of inputs of programs stay without use.
@@ -91,7 +91,7 @@ const INPUTS_STAY_NS: i64 = 7 * 24 * 3_600 * 1_000_000_000;
 
 /// The folders with inputs of programs to remove, and the size of those that stay. Under a size limit all
 /// go that no process uses: nothing is cheaper to make again.
-fn unused_inputs(cache: &Cache, limits: &Limits) -> Result<(Vec<IdleInputs>, u64), CacheError> {
+fn unused_inputs(cache: &Cache, limits: &GcLimits) -> Result<(Vec<IdleInputs>, u64), CacheError> {
     let before = cache.fs().now().saturating_sub(INPUTS_STAY_NS);
     let idle = cache.idle_inputs()?;
     let goes = |folder: &IdleInputs| limits.most_bytes.is_some() || folder.used_ns < before;
@@ -99,7 +99,7 @@ fn unused_inputs(cache: &Cache, limits: &Limits) -> Result<(Vec<IdleInputs>, u64
     Ok((unused, used.iter().map(|folder| folder.bytes).sum()))
 }
 
-fn kept_runs(runs: &[RunRecord], limits: &Limits) -> BTreeSet<u64> {
+fn kept_runs(runs: &[RunRecord], limits: &GcLimits) -> BTreeSet<u64> {
     let mut kept = BTreeSet::new();
     let mut seen: HashMap<&str, usize> = HashMap::new();
     for run in runs.iter().rev() {
@@ -131,7 +131,7 @@ pub fn open_checkpoints(
     cache: &Cache,
     keep_runs: usize,
 ) -> Result<BTreeMap<Digest, CheckpointRecord>, CacheError> {
-    let limits = Limits { keep_runs, kept_since: None, most_bytes: None };
+    let limits = GcLimits { keep_runs, kept_since: None, most_bytes: None };
     let runs = history::runs(cache)?;
     let kept = kept_runs(&runs, &limits);
     let lasts: Vec<LastRecord> =
@@ -146,7 +146,7 @@ fn resumable(
     runs: &[RunRecord],
     kept: &BTreeSet<u64>,
     wanted: &BTreeMap<Digest, bool>,
-    limits: &Limits,
+    limits: &GcLimits,
 ) -> Result<BTreeMap<Digest, CheckpointRecord>, CacheError> {
     let mut resumable = BTreeMap::new();
     for (key, record) in decoded::<CheckpointRecord>(cache, CHECKPOINT)? {
@@ -173,7 +173,7 @@ fn wanted_keys(
     runs: &[RunRecord],
     kept: &BTreeSet<u64>,
     lasts: &[LastRecord],
-    limits: &Limits,
+    limits: &GcLimits,
 ) -> BTreeMap<Digest, bool> {
     // A run of a few stages says nothing about the others, so their present state counts too.
     let present = lasts.iter().filter(|last| limits.keep_runs > 0 || kept.contains(&last.run));
@@ -199,10 +199,10 @@ fn decoded<T: serde::de::DeserializeOwned>(
 #[derive(Default)]
 struct Marks {
     /// By whole-stage key.
-    outcomes: BTreeMap<Digest, Reached>,
+    outcomes: BTreeMap<Digest, OutcomeReach>,
 }
 
-struct Reached {
+struct OutcomeReach {
     objects: HashSet<Digest>,
     seconds: f64,
     pinned: bool,
@@ -219,7 +219,7 @@ impl Marks {
             let mut objects = HashSet::new();
             record.outputs.values().try_for_each(|value| mark_value(cache, value, &mut objects))?;
             let StageRecord { seconds, .. } = record;
-            self.outcomes.insert(*key, Reached { objects, seconds, pinned: *pinned });
+            self.outcomes.insert(*key, OutcomeReach { objects, seconds, pinned: *pinned });
         }
         Ok(())
     }
@@ -289,7 +289,7 @@ impl Marks {
             CHUNK => decode::<ChunkRecord>(value)
                 .is_some_and(|record| record.chunk.is_none_or(|chunk| live.contains(&chunk))),
             PART => decode::<PartRecord>(value).is_some_and(|record| live.contains(&record.chunk)),
-            JUDGED => decode::<Judged>(value).is_some_and(|judged| judged.is_among(live)),
+            JUDGED => decode::<FailedOutput>(value).is_some_and(|judged| judged.is_among(live)),
             // Other memos are small and stay valid whatever is stored.
             MEMO => decode_whole::<Fields>(value).is_none_or(|fields| all_live(&fields)),
             _ => true,
@@ -314,7 +314,7 @@ impl Costs {
         Ok(Costs(costs))
     }
 
-    fn seconds(&self, reached: &Reached) -> f64 {
+    fn seconds(&self, reached: &OutcomeReach) -> f64 {
         let items: f64 = reached.objects.iter().filter_map(|object| self.0.get(object)).sum();
         items.max(reached.seconds)
     }

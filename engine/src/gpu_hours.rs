@@ -100,15 +100,15 @@ pub fn seconds(nanoseconds: i64) -> f64 {
 
 /// The weekly limit and the usage at some moment.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Budget {
+pub struct WeeklyBudget {
     pub used_seconds: f64,
     pub limit_seconds: f64,
 }
 
-impl Budget {
-    pub fn read(cache: &Cache, limit_seconds: f64) -> Result<Budget, CacheError> {
+impl WeeklyBudget {
+    pub fn read(cache: &Cache, limit_seconds: f64) -> Result<WeeklyBudget, CacheError> {
         let now = seconds(cache.fs().now());
-        Ok(Budget { used_seconds: Usage::read(cache)?.seconds(now), limit_seconds })
+        Ok(WeeklyBudget { used_seconds: Usage::read(cache)?.seconds(now), limit_seconds })
     }
 
     pub fn left_seconds(&self) -> f64 {
@@ -116,7 +116,7 @@ impl Budget {
     }
 }
 
-impl std::fmt::Display for Budget {
+impl std::fmt::Display for WeeklyBudget {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let [used, limit, left] =
             [self.used_seconds, self.limit_seconds, self.left_seconds()].map(units::seconds);

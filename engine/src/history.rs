@@ -1,4 +1,4 @@
-//! Earlier runs, as recorded in the ledger.
+//! Earlier runs, as recorded in the index.
 
 use std::collections::BTreeSet;
 
@@ -47,7 +47,7 @@ pub fn open_runs(cache: &Cache, runs: &[RunRecord]) -> Result<Vec<OpenRun>, Cach
     Ok(open)
 }
 
-/// The open runs that the ledger knows.
+/// The open runs that the index knows.
 pub fn begun_runs(cache: &Cache, runs: &[RunRecord]) -> Result<Vec<OpenRun>, CacheError> {
     let ended: BTreeSet<u64> = runs.iter().map(|run| run.run).collect();
     let mut open = Vec::new();

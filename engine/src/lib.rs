@@ -11,15 +11,14 @@ mod entry;
 pub mod error;
 pub mod estimate;
 pub mod event;
-pub mod excess;
 pub mod executor;
 pub mod export;
+pub mod failed_output;
 mod figure;
 pub mod gauge;
 pub mod gc;
 pub mod gpu_hours;
 pub mod history;
-pub mod judged;
 mod leftovers;
 pub mod machine;
 pub mod measure;
@@ -42,6 +41,7 @@ mod testing;
 pub mod trials;
 mod unchanged;
 pub mod units;
+pub mod unrecorded;
 pub mod work;
 mod world;
 
@@ -51,10 +51,10 @@ pub use ::manifest::{pipeline, sweep};
 /// The protocol between a run and the workers of its jobs, for a test that plays all sides of it
 /// (`tests/simulation`).
 pub mod protocol {
-    pub use crate::run::batch_thread::{BatchThread, JobError};
-    pub use crate::run::job_inputs::Inputs;
+    pub use crate::run::jobs::batch_thread::{BatchThread, JobError};
+    pub use crate::run::jobs::job_inputs::Inputs;
+    pub use crate::run::jobs::open_shard::OpenShard;
+    pub use crate::run::jobs::remote_jobs::shards_of_earlier;
     pub use crate::run::message::{Failure, ItemOutcome, Message, Outcome};
-    pub use crate::run::open_shard::OpenShard;
-    pub use crate::run::remote_jobs::shards_of_earlier;
     pub use crate::work::{AttemptStart, JobRunner, RunNotes};
 }

@@ -1,4 +1,4 @@
-//! Measured costs of stages in earlier runs, kept in the ledger for later estimates. They are part
+//! Measured costs of stages in earlier runs, kept in the index for later estimates. They are part
 //! of no key, and bounded in size: sums by kind, parameters and device, not observations.
 
 pub mod line;

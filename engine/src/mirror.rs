@@ -11,7 +11,9 @@ use std::sync::Arc;
 use crate::event::Event;
 use bytes::Bytes;
 use cache::{Cache, CacheError, Digest, Table};
-use remote::{Fresh, Placed, Push, Pushed, Pushing, Remote, Rules, Salvage, Trouble};
+use remote::{
+    CheckpointWrite, Fresh, Push, PushCounts, Pushing, Remote, RemoteError, Rules, Salvage,
+};
 use stage_core::key::{HashSink, Sink as _};
 use stage_core::{Dataset, Fields};
 
@@ -21,7 +23,7 @@ use self::repair::only_whole;
 pub use self::repair::repair;
 pub use self::training::{Mirror, adopt, adopt_any, put};
 use crate::archive::is_newer;
-use crate::gc::{self, Limits};
+use crate::gc::{self, GcLimits};
 use crate::history;
 use crate::options::Sink;
 use crate::record::{
@@ -77,7 +79,7 @@ pub fn push(
     cache: &Cache,
     remote: &Remote,
     progress: &(dyn Fn(u64, u64) + Sync),
-) -> Result<Pushed, Trouble> {
+) -> Result<PushCounts, RemoteError> {
     remote.push(selected(cache, remote, Salvage::default(), progress)?)
 }
 
@@ -87,8 +89,8 @@ fn selected<'a>(
     remote: &Remote,
     mut salvage: Salvage,
     progress: &'a (dyn Fn(u64, u64) + Sync),
-) -> Result<Push<'a>, Trouble> {
-    let limits = Limits { keep_runs: KEEP_RUNS, kept_since: None, most_bytes: None };
+) -> Result<Push<'a>, RemoteError> {
+    let limits = GcLimits { keep_runs: KEEP_RUNS, kept_since: None, most_bytes: None };
     let gone = gc::plan(cache, &limits)?.sweep;
     let gone: HashSet<(Table, Digest)> = gone.records().map(|(table, key)| (table, *key)).collect();
     let mut reached = HashSet::new();
@@ -125,12 +127,12 @@ fn selected<'a>(
 pub fn push_checkpoints(
     cache: &Cache,
     remote: &Remote,
-) -> Result<(u64, BTreeSet<String>), Trouble> {
+) -> Result<(u64, BTreeSet<String>), RemoteError> {
     let (mut written, mut behind) = (0, BTreeSet::new());
     for (key, record) in gc::open_checkpoints(cache, KEEP_RUNS)? {
         match training::push(cache, remote, &key)? {
-            Some(Placed::Written) => written += 1,
-            Some(Placed::Taken) => _ = behind.insert(record.pipeline),
+            Some(CheckpointWrite::Written) => written += 1,
+            Some(CheckpointWrite::Taken) => _ = behind.insert(record.pipeline),
             None => {}
         }
     }
@@ -201,7 +203,7 @@ pub fn wanted(
     remote: &Remote,
     keys: impl IntoIterator<Item = Digest>,
     trainings: impl IntoIterator<Item = Digest>,
-) -> Result<Vec<Digest>, Trouble> {
+) -> Result<Vec<Digest>, RemoteError> {
     let mut objects = HashSet::new();
     for key in trainings {
         objects.extend(training::objects(cache, &key)?);
@@ -218,13 +220,13 @@ pub fn wanted(
     lacking(cache, objects.into_iter().collect())
 }
 
-fn lacking(cache: &Cache, mut objects: Vec<Digest>) -> Result<Vec<Digest>, Trouble> {
+fn lacking(cache: &Cache, mut objects: Vec<Digest>) -> Result<Vec<Digest>, RemoteError> {
     let mut there = cache.contains_all(&objects)?.into_iter();
     objects.retain(|_| !there.next().unwrap_or(false));
     Ok(objects)
 }
 
-fn bring_tables(cache: &Cache, remote: &Remote, root: &Digest) -> Result<(), Trouble> {
+fn bring_tables(cache: &Cache, remote: &Remote, root: &Digest) -> Result<(), RemoteError> {
     if !remote.bring(root)? {
         return Ok(());
     }
@@ -234,7 +236,7 @@ fn bring_tables(cache: &Cache, remote: &Remote, root: &Digest) -> Result<(), Tro
 }
 
 /// Writes the logs of ended runs to the remote, unless they are there.
-pub fn push_logs(cache: &Cache, remote: &Remote) -> Result<u64, Trouble> {
+pub fn push_logs(cache: &Cache, remote: &Remote) -> Result<u64, RemoteError> {
     let mut logs = Vec::new();
     for run in history::runs(cache)? {
         let Ok(bytes) = cache.home().read(&runlog::path(cache.dir(), run.run)) else { continue };
@@ -249,7 +251,7 @@ pub fn push_logs(cache: &Cache, remote: &Remote) -> Result<u64, Trouble> {
 }
 
 /// Writes the log of a run under this name.
-pub fn push_log(cache: &Cache, remote: &Remote, run: u64, name: String) -> Result<(), Trouble> {
+pub fn push_log(cache: &Cache, remote: &Remote, run: u64, name: String) -> Result<(), RemoteError> {
     let Ok(bytes) = cache.home().read(&runlog::path(cache.dir(), run)) else { return Ok(()) };
     let logs = vec![(name, Bytes::from(bytes))];
     remote.push(Push { logs, ..Push::nothing() }).map(drop)
@@ -263,7 +265,7 @@ pub fn tell_notes(remote: Option<&Arc<Remote>>, sink: Sink) {
 }
 
 /// Pushes at the end of a run that did something.
-pub fn push_run(cache: &Cache, remote: &Arc<Remote>, sink: Sink) -> Result<(), Trouble> {
+pub fn push_run(cache: &Cache, remote: &Arc<Remote>, sink: Sink) -> Result<(), RemoteError> {
     let is_written = remote.is_writable() && remote.settings().push != Pushing::Never;
     if !is_written || cache.is_read_only() || !remote.is_usable() {
         return Ok(());
@@ -277,7 +279,7 @@ pub fn push_run(cache: &Cache, remote: &Arc<Remote>, sink: Sink) -> Result<(), T
         remote.push(push)
     });
     let pushed = match pushed.and_then(|pushed| Ok((pushed, push_checkpoints(cache, remote)?))) {
-        Err(trouble @ Trouble::Cache(_)) => return Err(trouble),
+        Err(trouble @ RemoteError::Cache(_)) => return Err(trouble),
         Err(trouble) if remote.settings().require => return Err(trouble),
         Err(trouble) => {
             let message = format!("{trouble}; results are not pushed: run `throstle push` later");
@@ -299,7 +301,7 @@ pub fn push_run(cache: &Cache, remote: &Arc<Remote>, sink: Sink) -> Result<(), T
 }
 
 /// The counts of a push, for people.
-pub fn summary(pushed: &Pushed, checkpoints: u64) -> String {
+pub fn summary(pushed: &PushCounts, checkpoints: u64) -> String {
     let objects = units::counted(pushed.objects, "object");
     let outcomes = units::counted(pushed.outcomes, "stage outcome");
     let mut parts = vec![objects, units::bytes(pushed.bytes), outcomes];
@@ -323,7 +325,7 @@ pub fn overtaken(behind: &BTreeSet<String>) -> impl Iterator<Item = String> {
 }
 
 /// A message for each stage with another result in the remote.
-pub fn conflicts(pushed: &Pushed) -> Vec<String> {
+pub fn conflicts(pushed: &PushCounts) -> Vec<String> {
     let mut names: BTreeMap<&str, ()> = BTreeMap::new();
     names.extend(pushed.conflicts.iter().map(|name| (name.as_str(), ())));
     let told = |name: &str| {

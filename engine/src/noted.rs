@@ -12,7 +12,7 @@ use crate::pipeline::{Pipeline, StageId};
 use crate::plan::inputs::arriving;
 use crate::plan::items::item_reads;
 use crate::plan::planner::Planner;
-use crate::plan::{PartialBucket, PartialItem, Planned};
+use crate::plan::{PartialBucket, PartialItem, PlannedValue};
 use crate::record::ItemRecord;
 use crate::store::{ReadError, Store};
 
@@ -48,11 +48,11 @@ pub fn noted(
 }
 
 /// The items of a data set, as far as they are known.
-fn items(store: &Store, planned: &Planned) -> Result<Vec<Item>, ReadError> {
+fn items(store: &Store, planned: &PlannedValue) -> Result<Vec<Item>, ReadError> {
     let partial = match planned {
-        Planned::Root { root, .. } => return store.items(root),
-        Planned::Partial(partial) => partial,
-        Planned::Artifact(_) | Planned::Unknown => return Ok(Vec::new()),
+        PlannedValue::Root { root, .. } => return store.items(root),
+        PlannedValue::Partial(partial) => partial,
+        PlannedValue::Artifact(_) | PlannedValue::Unknown => return Ok(Vec::new()),
     };
     let mut items = Vec::new();
     for bucket in &partial.buckets {

@@ -19,6 +19,6 @@ mod value;
 mod work;
 
 pub use diff::{DatasetDiff, compare_datasets, compare_keys};
-pub use stage::{Known, Plan, StagePlan, main_output};
-pub use value::{Expected, PartialBucket, PartialDataset, PartialItem, Planned, planned};
-pub use work::{ItemPlan, ItemWork, Keyed, OpenBucket, Work};
+pub use stage::{Plan, StageKnowledge, StagePlan, main_output};
+pub use value::{ExpectedItem, PartialBucket, PartialDataset, PartialItem, PlannedValue, planned};
+pub use work::{ItemPlan, ItemWork, OpenBucket, StageIdentity, Work};

@@ -1,4 +1,4 @@
-//! The records in the ledger, and their keys.
+//! The records in the index, and their keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -55,10 +55,10 @@ pub const SPENT: Table = Table(15);
 pub const PROGRESS: Table = Table(16);
 
 /// Key: a stage of a pipeline, and the number of a part. Value: the items that it had quarantined
-/// when it failed by its limit, see `excess`.
+/// when it failed by its limit, see `unrecorded`.
 pub const EXCESS: Table = Table(21);
 
-/// A stage of a pipeline to the output with which it last failed: see [`crate::judged`].
+/// A stage of a pipeline to the output with which it last failed: see [`crate::failed_output`].
 pub const JUDGED: Table = Table(48);
 
 /// Run number to [`BegunRecord`], for a run that has not ended.

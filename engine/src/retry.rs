@@ -16,7 +16,7 @@ use crate::plan::inputs::arriving;
 use crate::plan::items::item_reads;
 use crate::plan::planner::Planner;
 use crate::plan::sweep::failed_here_key;
-use crate::plan::{PartialBucket, PartialItem, Planned};
+use crate::plan::{PartialBucket, PartialItem, PlannedValue};
 use crate::record::{
     CHUNK, ChunkRecord, FAILED, FAILED_HERE, ITEM, ItemRecord, LastRecord, STAGE, TRIES, decode,
 };
@@ -82,19 +82,19 @@ impl Verdicts<'_> {
         self.store.cache().forget(table, key)
     }
 
-    fn is_meant(&self, id: &str) -> bool {
+    fn is_selected(&self, id: &str) -> bool {
         self.item.is_none_or(|item| item == id)
     }
 
     fn forget_in(
         &mut self,
         work: &Work,
-        arriving: Option<&Planned>,
+        arriving: Option<&PlannedValue>,
         last: Option<&LastRecord>,
     ) -> Result<(), PlanError> {
         match arriving {
-            Some(Planned::Root { root, .. }) => self.forget_in_dataset(work, root)?,
-            Some(Planned::Partial(partial)) => {
+            Some(PlannedValue::Root { root, .. }) => self.forget_in_dataset(work, root)?,
+            Some(PlannedValue::Partial(partial)) => {
                 for bucket in &partial.buckets {
                     self.forget_in_bucket(work, bucket)?;
                 }
@@ -138,7 +138,7 @@ impl Verdicts<'_> {
             // Items that a person has dropped are decided, so they are not tried again.
             let is_verdict =
                 matches!(record, Some(ItemRecord::Rejected(reject)) if reject.is_fault());
-            if is_verdict && self.is_meant(&item.id) {
+            if is_verdict && self.is_selected(&item.id) {
                 self.forget(ITEM, key)?;
                 self.forgotten.insert(item.id.clone());
             }
@@ -170,7 +170,7 @@ impl Verdicts<'_> {
     fn take(&mut self, rejects: &[(Arc<str>, Reject)]) -> bool {
         let faults = rejects.iter().filter(|(_, reject)| reject.is_fault());
         let meant: Vec<Arc<str>> =
-            faults.map(|(id, _)| id.clone()).filter(|id| self.is_meant(id)).collect();
+            faults.map(|(id, _)| id.clone()).filter(|id| self.is_selected(id)).collect();
         let any = !meant.is_empty();
         self.forgotten.extend(meant);
         any

@@ -1,57 +1,36 @@
 //! Runs a plan: passes of planning and working until nothing is left to do.
 
 pub(crate) mod arrived;
-mod batch;
-pub(crate) mod batch_thread;
-mod before;
 mod board;
 mod budget;
 mod checks;
-mod client;
 mod commit;
 mod context;
 mod cost;
-mod desk;
-mod device;
-mod duplicates;
 mod export_paths;
-mod flow;
 mod gather;
 mod home;
-mod intake;
-mod item_results;
-mod item_stage;
-pub(crate) mod job_inputs;
+mod items;
+pub(crate) mod jobs;
 pub(crate) mod message;
 mod meter;
 mod obstacles;
-pub(crate) mod open_shard;
 mod pass;
 mod pool;
 mod precedence;
-mod process;
-mod program_check;
-mod quarantine_list;
-mod queue;
-mod reaction;
 mod records;
-pub(crate) mod remote_jobs;
 pub mod replay;
 mod reservations;
-mod results;
 mod schedule;
 mod scratch;
-mod share;
 mod shared;
 mod stage_state;
-pub mod stage_worker;
 mod tasks;
 mod threads;
 mod total;
 pub mod training;
 mod trial;
-mod watchdog;
-mod worker;
+mod workers;
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -68,14 +47,15 @@ use crate::pipeline::{Pipeline, StageId};
 use crate::plan::planner::look_through;
 use crate::record::RunRecord;
 
-pub use before::text_stages;
-pub use remote_jobs::require_remote;
+pub use items::before::text_stages;
+pub use jobs::remote_jobs::require_remote;
+pub use workers::stage_worker;
 
 use commit::Committer;
 use obstacles::Ending;
 use pass::{Pass, RunState};
 use records::{Run, next_run};
-use total::Total;
+use total::RunTotal;
 
 /// The number of times that a run is planned again because something turned out to be lost.
 const PASSES: usize = 16;
@@ -90,7 +70,7 @@ pub fn run(
     sink: Sink,
 ) -> Result<Status, EngineError> {
     let started = Instant::now();
-    let mut total = Total::new(pipeline);
+    let mut total = RunTotal::new(pipeline);
     let wanted: BTreeSet<StageId> = match options.targets.as_slice() {
         [] => pipeline.ids().collect(),
         targets => pipeline.with_upstream(targets),
@@ -104,7 +84,7 @@ pub fn run(
 
 /// A machine fault pauses a run wherever it occurs: finished work stays, and the rest continues
 /// once the machine can. Only the first fault is reported, since the others follow from it.
-fn pause_for(error: EngineError, total: &mut Total, sink: Sink) -> Result<Status, EngineError> {
+fn pause_for(error: EngineError, total: &mut RunTotal, sink: Sink) -> Result<Status, EngineError> {
     match error.machine_fault() {
         Some(why) => {
             if !std::mem::replace(&mut total.is_unable, true) {
@@ -122,7 +102,7 @@ fn run_wanted(
     cache: &Cache,
     options: &RunOptions,
     wanted: &BTreeSet<StageId>,
-    total: &mut Total,
+    total: &mut RunTotal,
     sink: Sink,
 ) -> Result<Status, EngineError> {
     let (number, _claim) = next_run(cache)?;
@@ -137,7 +117,7 @@ fn run_wanted(
 }
 
 impl Run<'_> {
-    fn run(&self, total: &mut Total, sink: Sink) -> Result<Status, EngineError> {
+    fn run(&self, total: &mut RunTotal, sink: Sink) -> Result<Status, EngineError> {
         let (pipeline, cache) = (self.pipeline, self.cache);
         let started = Instant::now();
         let begun = cache.fs().now() / 1_000_000_000;
@@ -188,7 +168,7 @@ impl Run<'_> {
     fn passes(
         &self,
         kept: &mut RunState,
-        total: &mut Total,
+        total: &mut RunTotal,
         sink: Sink,
     ) -> Result<Ending, EngineError> {
         let (cache, stop) = (self.cache, &self.options.stop);
@@ -225,7 +205,7 @@ impl Run<'_> {
         &self,
         (started, seconds): (i64, f64),
         status: Status,
-        total: &mut Total,
+        total: &mut RunTotal,
     ) -> Result<(), CacheError> {
         let (pipeline, cache) = (self.pipeline, self.cache);
         // A complete run marks work that an earlier run left open as finished.
@@ -283,7 +263,7 @@ pub fn probe(
     let wanted = &pipeline.ids().collect();
     let (number, _claim) = next_run(cache)?;
     let pipeline = &trial::shortened(pipeline);
-    let mut total = Total::new(pipeline);
+    let mut total = RunTotal::new(pipeline);
     let run = Run { engine, pipeline, cache, options, wanted, number };
     Pass { run, kept: &mut RunState::default(), deep: false }.run(&mut total, sink)?;
     Ok(total.probed)

@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use crate::event::Event;
 use crate::record::{ITEM, ItemRecord, PortValue, STAGE, StageRecord, decode};
-use crate::unchanged::Unchanged;
+use crate::unchanged::ScannedFile;
 use bytes::Bytes;
 use cache::fs::Open;
 use cache::stat::{Section, StatEntry, StatIndex, What};
 use cache::{Cache, CacheError, Digest};
 use camino::{Utf8Path, Utf8PathBuf};
-use remote::{Remote, Trouble};
+use remote::{Remote, RemoteError};
 use stage_core::{
     Blob, Chunk, Dataset, Item, NewValue, StageError, Value, bucket_of, with_parents,
 };
@@ -72,10 +72,10 @@ impl ReadError {
 }
 
 /// Errors come only from a remote with `require`.
-impl From<Trouble> for ReadError {
-    fn from(trouble: Trouble) -> ReadError {
+impl From<RemoteError> for ReadError {
+    fn from(trouble: RemoteError) -> ReadError {
         match trouble {
-            Trouble::Cache(error) => ReadError::Cache(error),
+            RemoteError::Cache(error) => ReadError::Cache(error),
             trouble => ReadError::Unreadable(trouble.to_string()),
         }
     }
@@ -296,7 +296,7 @@ impl Store {
 
     /// A file of the cache or of the user that contains a large object, according to its stat. None
     /// if there is no such file; then [`Store::read`] reports the reason.
-    pub fn open(&self, digest: &Digest) -> Result<Option<Arc<Unchanged>>, ReadError> {
+    pub fn open(&self, digest: &Digest) -> Result<Option<Arc<ScannedFile>>, ReadError> {
         let cache = &self.0.cache;
         if let Some(path) = cache.file_of(digest).map_err(ReadError::Cache)? {
             return Ok(self.open_file(&path, digest));
@@ -342,12 +342,12 @@ impl Store {
     }
 
     /// A file in its present state, which should have this content.
-    fn open_file(&self, path: &Utf8Path, digest: &Digest) -> Option<Arc<Unchanged>> {
+    fn open_file(&self, path: &Utf8Path, digest: &Digest) -> Option<Arc<ScannedFile>> {
         let fs = self.0.cache.fs();
         let file = fs.open(path, Open::Read).ok()?;
         let now = file.metadata().ok()?;
         let entry = StatEntry::new(path.to_string(), &now, fs.now(), *digest, What::File);
-        Some(Arc::new(Unchanged::new(file, entry)))
+        Some(Arc::new(ScannedFile::new(file, entry)))
     }
 
     /// The files outside the cache that had this content when they were last seen.

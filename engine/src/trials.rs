@@ -8,7 +8,7 @@ use cache::Cache;
 use serde::Serialize;
 
 use crate::engine::{Engine, EngineError};
-use crate::pipeline::{Pipeline, Place, StageId, StageSpec, Sweep};
+use crate::pipeline::{Pipeline, StageId, StageSpec, Sweep, TrialPosition};
 use crate::plan::Plan;
 use crate::plan::planner::Planner;
 use crate::plan::sweep::Measured;
@@ -50,7 +50,7 @@ pub struct Rung {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
+pub enum TrialState {
     /// It depends on scores that are not known yet.
     Open,
     /// Other trials are better.
@@ -65,7 +65,7 @@ pub enum State {
 pub struct Row {
     pub trial: String,
     pub values: BTreeMap<String, String>,
-    pub state: State,
+    pub state: TrialState,
     /// By rung; nothing where it took no part.
     pub scores: Vec<Option<f64>>,
     /// With other seeds.
@@ -91,14 +91,14 @@ impl Row {
     }
 }
 
-impl State {
+impl TrialState {
     pub fn told(self) -> &'static str {
         match self {
-            State::Open => "open",
-            State::Out => "out",
-            State::Failed => "failed",
-            State::Finalist => "finalist",
-            State::Winner => "winner",
+            TrialState::Open => "open",
+            TrialState::Out => "out",
+            TrialState::Failed => "failed",
+            TrialState::Finalist => "finalist",
+            TrialState::Winner => "winner",
         }
     }
 }
@@ -112,7 +112,7 @@ pub fn sweep_states(
 ) -> Result<Vec<SweepState>, EngineError> {
     let planner = Planner::new(engine, pipeline, cache)?;
     let standing = |(number, sweep): (usize, &Sweep)| {
-        let found = Reading { planner: &planner, plan, pipeline, sweep, number }.standing();
+        let found = TrialReader { planner: &planner, plan, pipeline, sweep, number }.sweep_state();
         found.map_err(|error| error.at(sweep.stage.clone()))
     };
     pipeline.sweeps.iter().enumerate().map(standing).collect()
@@ -125,12 +125,12 @@ pub fn trained<'a>(
     row: &Row,
 ) -> Option<&'a StageSpec> {
     let rung = row.reached().max(1) - 1;
-    let place = Place { sweep: standing.number, trial: row.number, rung };
+    let place = TrialPosition { sweep: standing.number, trial: row.number, rung };
     let is_it = |spec: &&StageSpec| spec.place == Some(place) && spec.written() == standing.stage;
     pipeline.stages.iter().find(is_it)
 }
 
-struct Reading<'a> {
+struct TrialReader<'a> {
     planner: &'a Planner<'a>,
     plan: &'a Plan,
     pipeline: &'a Pipeline,
@@ -138,8 +138,8 @@ struct Reading<'a> {
     number: usize,
 }
 
-impl Reading<'_> {
-    fn standing(&self) -> Result<SweepState, crate::error::PlanError> {
+impl TrialReader<'_> {
+    fn sweep_state(&self) -> Result<SweepState, crate::error::PlanError> {
         let (sweep, stages) = (self.sweep, &self.plan.stages);
         let scores = self.planner.scores(sweep, stages)?;
         let mut trials = Vec::new();
@@ -148,7 +148,7 @@ impl Reading<'_> {
             let mut row = Row {
                 trial: trial.number.clone(),
                 values: values.map(|(name, value)| (name, value.to_string())).collect(),
-                state: State::Open,
+                state: TrialState::Open,
                 scores: vec![None; sweep.rungs()],
                 repeats: vec![None; sweep.repeats],
                 mean: None,
@@ -176,10 +176,10 @@ impl Reading<'_> {
         }
         let is_decided = sweep.score.is_some()
             && sweep.halving.ready(&scores).is_empty()
-            && trials.iter().all(|row| row.state != State::Finalist || self.is_repeated(row));
+            && trials.iter().all(|row| row.state != TrialState::Finalist || self.is_repeated(row));
         let winner = winner(sweep, &trials).filter(|_| is_decided);
         if let Some(winner) = winner {
-            trials[winner].state = State::Winner;
+            trials[winner].state = TrialState::Winner;
         }
         Ok(SweepState {
             sweep: sweep.name.clone(),
@@ -246,21 +246,21 @@ impl Reading<'_> {
     }
 }
 
-fn state(sweep: &Sweep, trial: usize, scores: &Scores) -> State {
+fn state(sweep: &Sweep, trial: usize, scores: &Scores) -> TrialState {
     for rung in 0..sweep.rungs() {
         match sweep.halving.fate(rung, trial, scores) {
             Fate::On => {}
             _ if rung == sweep.last_rung() && scores.get(&(rung, trial)).is_some_and(is_valid) => {
-                return State::Finalist;
+                return TrialState::Finalist;
             }
-            Fate::Open => return State::Open,
+            Fate::Open => return TrialState::Open,
             Fate::Out if scores.get(&(rung, trial)).is_some_and(|score| !is_valid(score)) => {
-                return State::Failed;
+                return TrialState::Failed;
             }
-            Fate::Out => return State::Out,
+            Fate::Out => return TrialState::Out,
         }
     }
-    State::Finalist
+    TrialState::Finalist
 }
 
 fn is_valid(score: &Score) -> bool {

@@ -9,16 +9,16 @@ use cache::stat::StatEntry;
 use stage_core::FileParts;
 
 /// An open file that is the one that was scanned.
-pub struct Unchanged {
+pub struct ScannedFile {
     file: Box<dyn FsFile>,
     entry: StatEntry,
     /// Its content was found to differ from the entry.
     is_other: AtomicBool,
 }
 
-impl Unchanged {
-    pub fn new(file: Box<dyn FsFile>, entry: StatEntry) -> Unchanged {
-        Unchanged { file, entry, is_other: AtomicBool::new(false) }
+impl ScannedFile {
+    pub fn new(file: Box<dyn FsFile>, entry: StatEntry) -> ScannedFile {
+        ScannedFile { file, entry, is_other: AtomicBool::new(false) }
     }
 
     /// True if it is unchanged since an earlier look.
@@ -39,7 +39,7 @@ impl Unchanged {
     }
 }
 
-impl FileParts for Unchanged {
+impl FileParts for ScannedFile {
     fn size(&self) -> u64 {
         self.entry.size
     }

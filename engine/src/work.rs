@@ -16,7 +16,7 @@ use stage_core::Reject;
 
 use crate::engine::{Engine, EngineError, Mode, RunOptions, Sink, StopFlag};
 use crate::executor::batch::{
-    Attempt, BATCH, Batch, Name, Report, ShardResult, Share, Work, log_name,
+    Attempt, AttemptReport, BATCH, Batch, BatchWork, Name, ShardResult, Share, log_name,
 };
 use crate::manifest::{self, FileKind, LoadOptions};
 use crate::mirror;
@@ -142,7 +142,7 @@ impl JobRunner<'_> {
             return Ok(AttemptStart::Ended(AttemptEnd::Later));
         }
         let number = self.begin(remote)?;
-        if let Work::Items(_) = share.batch.work {
+        if let BatchWork::Items(_) = share.batch.work {
             // The batch has only items that nobody had when it was made: what there is now comes from
             // other attempts at this shard.
             remote.read_only_under(&Name::Scope(self.shard).of(&self.batch))?;
@@ -164,10 +164,10 @@ impl JobRunner<'_> {
             AttemptEnd::Done => None,
             AttemptEnd::Later => {
                 let why = heard.why.unwrap_or_default();
-                Some(Report::Later { has_moved: heard.has_moved, why })
+                Some(AttemptReport::Later { has_moved: heard.has_moved, why })
             }
             AttemptEnd::Failed => {
-                Some(Report::Failed { message: heard.failed.unwrap_or_default() })
+                Some(AttemptReport::Failed { message: heard.failed.unwrap_or_default() })
             }
         };
         if let Some(report) = report {
@@ -207,8 +207,8 @@ impl JobRunner<'_> {
 
     fn is_done(&self, remote: &Remote, share: &Share) -> Result<bool, EngineError> {
         let key = match share.batch.work {
-            Work::Items(_) => Name::Result(self.shard).of(&self.batch),
-            Work::Training => share.batch.key,
+            BatchWork::Items(_) => Name::Result(self.shard).of(&self.batch),
+            BatchWork::Training => share.batch.key,
         };
         Ok(remote.look_up(&key)?.is_some())
     }
@@ -298,14 +298,14 @@ impl JobRunner<'_> {
             return Ok(AttemptEnd::Failed);
         }
         match share.batch.work {
-            Work::Training => {
+            BatchWork::Training => {
                 if status == Status::Done && !self.is_done(remote, share)? {
                     // This cache had the result before: the run did nothing, and wrote nothing.
                     mirror::push(self.cache, remote, &|_, _| {})?;
                 }
                 Ok(if self.is_done(remote, share)? { AttemptEnd::Done } else { AttemptEnd::Later })
             }
-            Work::Items(_) => self.end_items(remote, share, heard),
+            BatchWork::Items(_) => self.end_items(remote, share, heard),
         }
     }
 

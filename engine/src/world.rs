@@ -20,7 +20,7 @@ use stage_core::{
 
 use crate::record::{MEMO, decode, encode};
 use crate::store::{MOST_PENDING, Store};
-use crate::unchanged::Unchanged;
+use crate::unchanged::ScannedFile;
 use crate::units;
 
 /// The stat index saves work and decides nothing.
@@ -374,7 +374,7 @@ impl World for Watch<'_> {
         let entry = seen.clone();
         let file = self.fs().open(&self.full(path), Open::Read);
         let file = file.map_err(StageError::of_file)?;
-        Ok(Ok(Arc::new(Unchanged::new(file, entry))))
+        Ok(Ok(Arc::new(ScannedFile::new(file, entry))))
     }
 
     fn list(&mut self, folder: &Utf8Path) -> Result<Listing, StageError> {

@@ -5,6 +5,6 @@ use libfuzzer_sys::fuzz_target;
 use stage_speech::corpus::{jsonl, table};
 
 fuzz_target!(|bytes: &[u8]| {
-    let _ = table::read(bytes, &table::Options::default());
-    let _ = jsonl::read(bytes, &jsonl::Options::default());
+    let _ = table::read(bytes, &table::TableOptions::default());
+    let _ = jsonl::read(bytes, &jsonl::JsonlOptions::default());
 });

@@ -3,11 +3,11 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use stage_speech::audio::decode::{Options, decode};
+use stage_speech::audio::decode::{DecodeOptions, decode};
 use stage_speech::audio::wav;
 
 fuzz_target!(|bytes: &[u8]| {
-    let options = Options { allow_truncated: true, ..Options::default() };
+    let options = DecodeOptions { allow_truncated: true, ..DecodeOptions::default() };
     let Ok(decoded) = decode(bytes, &options) else { return };
     let clip = decoded.clip;
     assert!(clip.rate > 0 && clip.channels > 0);

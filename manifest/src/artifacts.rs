@@ -4,7 +4,7 @@ use stage_core::{Catalogue, InputPort, Kind, OutputPort, PortType};
 
 use super::draft::Draft;
 use super::nearest::list;
-use super::order::Removed;
+use super::order::RemovedReference;
 use super::problem::{Collector, Problem, Span};
 use super::reference::Target;
 
@@ -47,7 +47,7 @@ impl Alternatives<'_> {
     }
 
     /// The same for a reference within a cycle.
-    pub fn check_removed(&self, removed: &Removed, problems: &mut Collector) {
+    pub fn check_removed(&self, removed: &RemovedReference, problems: &mut Collector) {
         let Target::Stage { stage, port: output, .. } = &removed.target else { return };
         let (Some(reader), Some(above)) = (&self.drafts[removed.reader], &self.drafts[*stage])
         else {

@@ -9,23 +9,23 @@ use std::fmt::Write;
 
 use stage_core::{Catalogue, Kind, Place, Work};
 
-use self::entry::Entry;
-use self::shared::Shared;
+use self::entry::ParameterEntry;
+use self::shared::ParameterGroups;
 use super::policy::COMMON;
 
 /// The keys of every stage, the parameters that several kinds share, and all kinds with their ports
 /// and parameters.
 pub fn brief(catalogue: &Catalogue) -> String {
     let mut page = "## Keys of every stage\n\n".to_owned();
-    COMMON.iter().for_each(|parameter| page.push_str(&Entry::of(parameter).line()));
-    let shared = Shared::of(catalogue);
+    COMMON.iter().for_each(|parameter| page.push_str(&ParameterEntry::of(parameter).line()));
+    let shared = ParameterGroups::of(catalogue);
     page.push_str(&shared.chapter());
     page.push_str("\n## Kinds\n");
     catalogue.iter().for_each(|kind| chapter(&mut page, kind, &shared));
     page
 }
 
-fn chapter(page: &mut String, kind: &Kind, shared: &Shared) {
+fn chapter(page: &mut String, kind: &Kind, shared: &ParameterGroups) {
     let worker = if kind.place == Place::Worker { ", worker" } else { "" };
     let _ = write!(page, "\n### {} ({}{worker})\n{}\n", kind.name, work(kind), kind.summary);
     let inputs: Vec<String> = kind.inputs.iter().map(port::input).collect();
@@ -35,7 +35,7 @@ fn chapter(page: &mut String, kind: &Kind, shared: &Shared) {
     let outputs: Vec<String> = kind.outputs.iter().map(port::output).collect();
     let _ = writeln!(page, "out: {}", outputs.join("; "));
     let mut mentions = shared.groups_of(kind);
-    for entry in kind.parameters.iter().map(Entry::in_kind) {
+    for entry in kind.parameters.iter().map(ParameterEntry::in_kind) {
         match shared.mention(kind, &entry) {
             Some(mention) => mentions.extend(mention),
             None => page.push_str(&entry.line()),

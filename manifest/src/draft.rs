@@ -11,7 +11,7 @@ use super::nearest::{list, nearest, suggestion};
 use super::node::{Entry, Node, Spanned, Value};
 use super::policy;
 use super::problem::{Collector, Problem, Span};
-use super::reference::{Target, Written};
+use super::reference::{ReferenceText, Target};
 use super::value::{self, Checks};
 use super::written::WrittenStage;
 use crate::pipeline::{Policy, StageWork};
@@ -27,7 +27,7 @@ pub struct Draft {
     /// The positions of parameters that name fields, for messages.
     pub places: BTreeMap<&'static str, Span>,
     pub axes: Vec<Axis>,
-    pub ports: BTreeMap<&'static str, Vec<Written>>,
+    pub ports: BTreeMap<&'static str, Vec<ReferenceText>>,
     /// The same as `ports`, resolved; filled in once every stage is known.
     pub inputs: BTreeMap<&'static str, Vec<(Target, Span)>>,
     pub exports: Vec<WrittenExport>,
@@ -71,10 +71,10 @@ pub fn read(
 ) -> Option<Draft> {
     // A missing kind has been reported.
     let found = stage.kind.as_ref().map(|node| find_kind(node, catalogue, problems));
-    match found.unwrap_or(Found::Unknown) {
-        Found::Known(kind) => Some(read_as(&stage, kind, checks, problems)),
-        Found::Meant(kind) => read_as_meant(stage, kind, checks, problems),
-        Found::Unknown => {
+    match found.unwrap_or(KindMatch::Unknown) {
+        KindMatch::Known(kind) => Some(read_as(&stage, kind, checks, problems)),
+        KindMatch::Meant(kind) => read_as_nearest(stage, kind, checks, problems),
+        KindMatch::Unknown => {
             read_common(&stage, checks, problems);
             None
         }
@@ -83,7 +83,7 @@ pub fn read(
 
 /// Handles a misspelled kind. If everything else in the stage fits the probable kind, that kind is
 /// assumed, and mistakes in the rest are reported too.
-fn read_as_meant(
+fn read_as_nearest(
     stage: WrittenStage,
     kind: &'static Kind,
     checks: &Checks,
@@ -143,24 +143,24 @@ fn read_as(
 }
 
 /// The meaning of the key `use`.
-enum Found {
+enum KindMatch {
     Known(&'static Kind),
     /// Not a kind, but a similar name exists.
     Meant(&'static Kind),
     Unknown,
 }
 
-fn find_kind(node: &Node, catalogue: &Catalogue, problems: &mut Collector) -> Found {
+fn find_kind(node: &Node, catalogue: &Catalogue, problems: &mut Collector) -> KindMatch {
     let Some(name) = node.text() else {
         let message = "`use` should be the name of a stage kind";
         problems.add(
             Problem::new("wrong_type", node.span, message)
                 .label(format!("this is {}", node.describe())),
         );
-        return Found::Unknown;
+        return KindMatch::Unknown;
     };
     if let Some(kind) = catalogue.get(name) {
-        return Found::Known(kind);
+        return KindMatch::Known(kind);
     }
     let message = format!("there is no stage kind `{}`", name.escape_debug());
     let near = nearest(name, catalogue.iter().map(|kind| kind.name));
@@ -172,8 +172,8 @@ fn find_kind(node: &Node, catalogue: &Catalogue, problems: &mut Collector) -> Fo
     });
     problems.add(Problem::new("unknown_kind", node.span, message).label("unknown kind").help(help));
     match near.and_then(|near| catalogue.get(near)) {
-        Some(kind) => Found::Meant(kind),
-        None => Found::Unknown,
+        Some(kind) => KindMatch::Meant(kind),
+        None => KindMatch::Unknown,
     }
 }
 

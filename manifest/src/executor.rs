@@ -108,9 +108,9 @@ pub fn executors(
     read.collect()
 }
 
-struct Values(BTreeMap<&'static str, ParameterValue>);
+struct ExecutorValues(BTreeMap<&'static str, ParameterValue>);
 
-impl Values {
+impl ExecutorValues {
     fn text(&mut self, name: &str) -> Option<String> {
         match self.0.remove(name)? {
             ParameterValue::Text(text) => Some(text),
@@ -165,7 +165,7 @@ fn executor(
         let message = "`local` is this machine, and cannot be the name of an executor";
         problems.add(Problem::new("bad_name", written.name.span, message));
     }
-    let mut values = Values(BTreeMap::new());
+    let mut values = ExecutorValues(BTreeMap::new());
     for Entry { key, node } in &written.entries {
         let Some(parameter) = KEYS.iter().find(|known| known.name == key.value) else {
             let known: Vec<&str> = KEYS.iter().map(|known| known.name).collect();

@@ -14,7 +14,7 @@ use super::problem::{Collector, Problem, Span};
 use crate::pipeline::{KnownFields, Reads};
 
 /// A data set that arrives on a port.
-pub struct Arriving<'a> {
+pub struct InputFields<'a> {
     pub fields: &'a KnownFields,
     /// The position of the reference.
     pub span: Span,
@@ -27,7 +27,7 @@ pub fn on_output(
     kind: &Kind,
     output: &OutputPort,
     parameters: &Parameters,
-    arriving: &BTreeMap<&'static str, Vec<Arriving>>,
+    arriving: &BTreeMap<&'static str, Vec<InputFields>>,
     broken: &dyn Fn(&str) -> bool,
 ) -> KnownFields {
     let passed = output.passes.and_then(|port| arriving.get(port));
@@ -55,7 +55,7 @@ pub fn on_output(
 }
 
 /// Of several data sets, the fields that all of them have are known.
-fn common(passed: &[Arriving]) -> KnownFields {
+fn common(passed: &[InputFields]) -> KnownFields {
     let Some((first, others)) = passed.split_first() else { return KnownFields::default() };
     let mut known = first.fields.clone();
     for other in others {
@@ -154,7 +154,7 @@ pub struct Reader<'a> {
 
 impl Reader<'_> {
     /// Reports fields that a port needs and that are missing or have another type.
-    pub fn check(&self, port: &InputPort, arriving: &Arriving, problems: &mut Collector) {
+    pub fn check(&self, port: &InputPort, arriving: &InputFields, problems: &mut Collector) {
         let (also, named) = match port.reads {
             FieldSet::These(fields) => (fields, None),
             FieldSet::Named { parameter, also } => (also, Some(parameter)),
@@ -177,7 +177,7 @@ impl Reader<'_> {
         }
     }
 
-    fn check_derived(&self, derived: &Derived, arriving: &Arriving, problems: &mut Collector) {
+    fn check_derived(&self, derived: &Derived, arriving: &InputFields, problems: &mut Collector) {
         let place = self.places.get(derived.parameter).copied().unwrap_or(arriving.span);
         for (name, wanted) in (derived.names)(self.parameters) {
             self.check_field(&name, wanted, place, arriving, problems);
@@ -189,7 +189,7 @@ impl Reader<'_> {
         name: &str,
         wanted: FieldType,
         place: Span,
-        arriving: &Arriving,
+        arriving: &InputFields,
         problems: &mut Collector,
     ) {
         match arriving.fields.fields.get(name) {
@@ -205,7 +205,7 @@ impl Reader<'_> {
         &self,
         port: &InputPort,
         place: Span,
-        arriving: &Arriving,
+        arriving: &InputFields,
         problems: &mut Collector,
     ) {
         let Some(field) = port.brought_by else { return };
@@ -228,7 +228,7 @@ impl Reader<'_> {
         problems.add(Problem::new("missing_port", place, message).help(help));
     }
 
-    fn missing(&self, name: &str, place: Span, arriving: &Arriving) -> Problem {
+    fn missing(&self, name: &str, place: Span, arriving: &InputFields) -> Problem {
         let message = format!(
             "`{}` of stage `{}` needs the field `{}`, which `{}` does not have",
             self.kind.name,
@@ -256,7 +256,7 @@ impl Reader<'_> {
         name: &str,
         wanted: FieldType,
         found: FieldType,
-        arriving: &Arriving,
+        arriving: &InputFields,
     ) -> Problem {
         let message = format!(
             "`{}` of stage `{}` needs the field `{name}` as {}, but `{}` has it as {}",

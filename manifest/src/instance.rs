@@ -6,7 +6,7 @@ use super::draft::{Axis, Dimension, Draft};
 use super::problem::{Collector, Problem, Span};
 use super::reference::Target;
 use super::written::MOST_STAGES;
-use crate::pipeline::Place;
+use crate::pipeline::TrialPosition;
 use stage_core::{ParameterValue, Parameters};
 
 /// One axis of the matrix of one written stage.
@@ -82,8 +82,8 @@ fn axis(drafts: &[Option<Draft>], id: AxisId) -> &Axis {
 
 impl Instance {
     /// The sweeps that the instance follows, with its trial and rung.
-    pub fn places(&self, drafts: &[Option<Draft>]) -> Vec<Place> {
-        let mut places: Vec<Place> = Vec::new();
+    pub fn places(&self, drafts: &[Option<Draft>]) -> Vec<TrialPosition> {
+        let mut places: Vec<TrialPosition> = Vec::new();
         for (id, value) in &self.choice {
             let (sweep, trial, rung) = match axis(drafts, *id).dimension {
                 Some(Dimension::Trial(sweep)) => (sweep, *value, 0),
@@ -92,7 +92,7 @@ impl Instance {
             };
             match places.iter_mut().find(|place| place.sweep == sweep) {
                 Some(place) => (place.trial, place.rung) = (place.trial + trial, place.rung + rung),
-                None => places.push(Place { sweep, trial, rung }),
+                None => places.push(TrialPosition { sweep, trial, rung }),
             }
         }
         places
@@ -190,7 +190,7 @@ impl Instances {
 
     /// The instances that a reference means, seen from an instance; several only if the port takes
     /// many.
-    pub fn meant(
+    pub fn of_reference(
         &self,
         reader: &Instance,
         target: usize,

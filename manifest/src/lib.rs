@@ -41,7 +41,7 @@ mod written;
 use camino::Utf8Path;
 use stage_core::Catalogue;
 
-use crate::pipeline::{Pipeline, Written};
+use crate::pipeline::{ManifestText, Pipeline};
 
 pub use brief::brief;
 pub use edit::{set, set_initial};
@@ -57,7 +57,7 @@ pub use unit::{duration, size};
 pub const FILE_NAME: &str = "pipeline.toml";
 
 #[derive(Debug)]
-pub struct Loaded {
+pub struct LoadedPipeline {
     pub pipeline: Pipeline,
     pub warnings: Vec<Problem>,
 }
@@ -75,7 +75,7 @@ pub fn load(
     catalogue: &Catalogue,
     options: &LoadOptions,
     files: &dyn Fn(&Utf8Path) -> FileKind,
-) -> Result<Loaded, Problems> {
+) -> Result<LoadedPipeline, Problems> {
     let mut problems = problem::Collector::default();
     let pipeline = read(text, file, catalogue, options, files, &mut problems);
     let overrides = options.set.iter().map(|argument| ("--set", argument.as_str()));
@@ -83,7 +83,7 @@ pub fn load(
         std::iter::once((file.as_str(), text)).chain(overrides).collect();
     let warnings = problems.finish(file.as_str(), &texts)?;
     match pipeline {
-        Some(pipeline) => Ok(Loaded { pipeline, warnings }),
+        Some(pipeline) => Ok(LoadedPipeline { pipeline, warnings }),
         None => Err(Problems::unexplained(file.as_str())),
     }
 }
@@ -106,6 +106,6 @@ fn read(
     let base = file.parent().unwrap_or(Utf8Path::new(""));
     let checks = value::Checks::new(base, files, options);
     let mut pipeline = resolve::resolve(manifest, file, catalogue, checks, problems)?;
-    pipeline.written = Written { text: text.to_owned(), set: options.set.clone() };
+    pipeline.written = ManifestText { text: text.to_owned(), set: options.set.clone() };
     Some(pipeline)
 }

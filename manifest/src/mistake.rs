@@ -8,18 +8,18 @@ use super::problem::{Collector, Problem};
 use super::unit;
 
 /// The expected value, and its notation.
-pub struct Wanted {
+pub struct Expectation {
     pub what: String,
     pub help: Option<String>,
 }
 
-impl Wanted {
-    fn new(what: impl Into<String>) -> Wanted {
-        Wanted { what: what.into(), help: None }
+impl Expectation {
+    fn new(what: impl Into<String>) -> Expectation {
+        Expectation { what: what.into(), help: None }
     }
 
-    fn with(what: impl Into<String>, help: impl Into<String>) -> Wanted {
-        Wanted { what: what.into(), help: Some(help.into()) }
+    fn with(what: impl Into<String>, help: impl Into<String>) -> Expectation {
+        Expectation { what: what.into(), help: Some(help.into()) }
     }
 }
 
@@ -79,7 +79,7 @@ pub fn not_a_number(
             wrong_unit(key, &wanted, example, node, problems)
         }
         (example, _) => {
-            let wanted = Wanted {
+            let wanted = Expectation {
                 what: what.to_owned(),
                 help: example.map(|text| format!("such as {text}")),
             };
@@ -104,7 +104,7 @@ pub fn wrong_unit(
     None
 }
 
-pub fn wrong_type(key: &Key, wanted: Wanted, node: &Node) -> Problem {
+pub fn wrong_type(key: &Key, wanted: Expectation, node: &Node) -> Problem {
     let message = format!("`{}` should be {}", key.name, wanted.what);
     let problem = Problem::new("wrong_type", node.span, message)
         .label(format!("this is {}", node.describe()))
@@ -120,38 +120,40 @@ pub fn with_use(problem: Problem, node: &Node) -> Problem {
     }
 }
 
-pub fn describe(wanted: &ParameterType) -> Wanted {
+pub fn describe(wanted: &ParameterType) -> Expectation {
     match wanted {
-        ParameterType::Text => Wanted::with("a text", "put it in quotes"),
+        ParameterType::Text => Expectation::with("a text", "put it in quotes"),
         ParameterType::Choice(names) => {
-            Wanted::with("a text", format!("allowed values: {}", list(names.iter().copied())))
+            Expectation::with("a text", format!("allowed values: {}", list(names.iter().copied())))
         }
-        ParameterType::Integer { .. } => Wanted::new("an integer"),
+        ParameterType::Integer { .. } => Expectation::new("an integer"),
         ParameterType::CountOrShare { .. } => {
-            Wanted::with(unit::COUNT_OR_SHARE, format!("such as {}", unit::SHARES))
+            Expectation::with(unit::COUNT_OR_SHARE, format!("such as {}", unit::SHARES))
         }
-        ParameterType::Number { .. } => Wanted::new("a number"),
-        ParameterType::Flag => Wanted::new("true or false"),
-        ParameterType::Any => Wanted::new("a text, a number, true or false, or a list of these"),
-        ParameterType::Duration => Wanted::with(
+        ParameterType::Number { .. } => Expectation::new("a number"),
+        ParameterType::Flag => Expectation::new("true or false"),
+        ParameterType::Any => {
+            Expectation::new("a text, a number, true or false, or a list of these")
+        }
+        ParameterType::Duration => Expectation::with(
             "a duration",
             "write the number with its unit: `\"90s\"`, `\"1.5h\"` or `\"11h30m\"`",
         ),
         ParameterType::Size => {
-            Wanted::with("a size", "write the number with its unit: `\"64MB\"` or `\"12GiB\"`")
+            Expectation::with("a size", "write the number with its unit: `\"64MB\"` or `\"12GiB\"`")
         }
         ParameterType::Device { .. } => {
-            Wanted::with("the name of a device", "put it in quotes: `\"cpu\"` or `\"cuda:1\"`")
+            Expectation::with("the name of a device", "put it in quotes: `\"cpu\"` or `\"cuda:1\"`")
         }
-        ParameterType::File | ParameterType::OptionalFile => Wanted::new("the path of a file"),
-        ParameterType::SourcePath => Wanted::new("the path of a file or folder"),
-        ParameterType::OptionalFolder => Wanted::new("the path of a folder"),
-        ParameterType::List(_) => Wanted::with("a list", "put it in brackets: `[…]`"),
-        ParameterType::Map(_) => Wanted::with("a table", "write `{ name = value }`"),
+        ParameterType::File | ParameterType::OptionalFile => Expectation::new("the path of a file"),
+        ParameterType::SourcePath => Expectation::new("the path of a file or folder"),
+        ParameterType::OptionalFolder => Expectation::new("the path of a folder"),
+        ParameterType::List(_) => Expectation::with("a list", "put it in brackets: `[…]`"),
+        ParameterType::Map(_) => Expectation::with("a table", "write `{ name = value }`"),
         ParameterType::Record(fields) => {
             let names = list(fields.iter().map(|field| field.name));
-            Wanted::with("a table", format!("with the keys {names}"))
+            Expectation::with("a table", format!("with the keys {names}"))
         }
-        ParameterType::Expression(_) => Wanted::with("an expression", "put it in quotes"),
+        ParameterType::Expression(_) => Expectation::with("an expression", "put it in quotes"),
     }
 }

@@ -34,11 +34,11 @@ pub fn order(drafts: &mut [Option<Draft>], problems: &mut Collector) -> Order {
 pub struct Order {
     pub stages: Vec<usize>,
     /// The references within cycles.
-    pub removed: Vec<Removed>,
+    pub removed: Vec<RemovedReference>,
 }
 
 /// A reference that was taken out.
-pub struct Removed {
+pub struct RemovedReference {
     pub reader: usize,
     pub port: &'static str,
     pub target: Target,
@@ -46,7 +46,11 @@ pub struct Removed {
 }
 
 /// Removes the references of these stages to each other.
-fn take_out(drafts: &mut [Option<Draft>], component: &[NodeIndex], removed: &mut Vec<Removed>) {
+fn take_out(
+    drafts: &mut [Option<Draft>],
+    component: &[NodeIndex],
+    removed: &mut Vec<RemovedReference>,
+) {
     let members: BTreeSet<usize> = component.iter().map(|node| node.index()).collect();
     let is_member = |(target, _): &mut (Target, Span)| match target {
         Target::Stage { stage, .. } => members.contains(stage),
@@ -56,7 +60,12 @@ fn take_out(drafts: &mut [Option<Draft>], component: &[NodeIndex], removed: &mut
         let Some(draft) = &mut drafts[reader] else { continue };
         for (port, targets) in &mut draft.inputs {
             let taken = targets.extract_if(.., is_member);
-            removed.extend(taken.map(|(target, span)| Removed { reader, port, target, span }));
+            removed.extend(taken.map(|(target, span)| RemovedReference {
+                reader,
+                port,
+                target,
+                span,
+            }));
         }
     }
 }

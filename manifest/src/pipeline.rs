@@ -18,7 +18,7 @@ use stage_core::{FieldType, Kind, Parameter, Parameters};
 
 pub use executor::{Adapter, ExecutorSpec, Slurm};
 pub use hub::{HubModel, SCHEME};
-pub use sweep::{Place, Score, Sweep, Trial};
+pub use sweep::{ScoreMeasure, Sweep, Trial, TrialPosition};
 pub use tolerance::Tolerance;
 
 /// The port that the items of an item stage arrive on.
@@ -41,14 +41,14 @@ pub struct Pipeline {
     pub remote: Option<RemoteSpec>,
     pub executors: BTreeMap<String, ExecutorSpec>,
     pub sweeps: Vec<Sweep>,
-    pub written: Written,
+    pub written: ManifestText,
     /// Missing paths of stages and assets. A run may not need them.
     pub absent: BTreeSet<Utf8PathBuf>,
 }
 
 /// The text that the pipeline was read from, for other machines.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Written {
+pub struct ManifestText {
     pub text: String,
     /// Overrides such as `stage.voice.rate=22050`, in order.
     pub set: Vec<String>,
@@ -135,7 +135,7 @@ pub struct Session {
     pub budget: Option<f64>,
     /// In the order in which they are written.
     pub prices: Vec<Price>,
-    pub expected: Expected,
+    pub expected: ExpectedClips,
 }
 
 /// A GPU that can be rented by the hour.
@@ -170,7 +170,7 @@ impl StageSpec {
 
 /// Assumptions of estimates about recordings that do not exist yet.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Expected {
+pub struct ExpectedClips {
     pub clips: Option<f64>,
     /// Total of all clips.
     pub sound_seconds: Option<f64>,
@@ -285,7 +285,7 @@ pub struct StageSpec {
     /// The licences of every asset that this stage's outputs derive from.
     pub licenses: BTreeSet<String>,
     /// Its trial and rung, if it follows a sweep.
-    pub place: Option<Place>,
+    pub place: Option<TrialPosition>,
     /// The scores that decide if it runs at all.
     pub gate: Vec<StageId>,
 }

@@ -10,7 +10,7 @@ use super::node::{Entry, Value};
 use super::problem::{Collector, Problem, Span};
 
 /// A reference as written on a port.
-pub struct Written {
+pub struct ReferenceText {
     pub text: String,
     pub span: Span,
 }
@@ -28,7 +28,7 @@ pub enum Target {
 }
 
 /// The references on a port: one, or a list where the port takes many.
-pub fn read(entry: &Entry, port: &InputPort, problems: &mut Collector) -> Vec<Written> {
+pub fn read(entry: &Entry, port: &InputPort, problems: &mut Collector) -> Vec<ReferenceText> {
     let nodes = entry.node.elements();
     if matches!(entry.node.value, Value::List(_)) && !port.many {
         let message = format!("`{}` takes one reference, not a list", port.name);
@@ -38,7 +38,7 @@ pub fn read(entry: &Entry, port: &InputPort, problems: &mut Collector) -> Vec<Wr
     let mut written = Vec::new();
     for node in nodes {
         match node.text() {
-            Some(text) => written.push(Written { text: text.to_owned(), span: node.span }),
+            Some(text) => written.push(ReferenceText { text: text.to_owned(), span: node.span }),
             None => {
                 let message = format!("`{}` should be the name of a stage or asset", port.name);
                 let problem = Problem::new("wrong_type", node.span, message);
@@ -66,7 +66,7 @@ impl Names<'_> {
     pub fn find(
         &self,
         port: &InputPort,
-        written: &Written,
+        written: &ReferenceText,
         problems: &mut Collector,
     ) -> Option<Target> {
         let text = written.text.as_str();
@@ -91,7 +91,7 @@ impl Names<'_> {
         &self,
         name: &str,
         port: &InputPort,
-        written: &Written,
+        written: &ReferenceText,
         problems: &mut Collector,
     ) -> Option<Target> {
         if !self.assets.contains(name) {
@@ -112,7 +112,13 @@ impl Names<'_> {
         Some(Target::Asset(name.to_owned()))
     }
 
-    fn unknown(&self, text: &str, name: &str, port: &InputPort, written: &Written) -> Problem {
+    fn unknown(
+        &self,
+        text: &str,
+        name: &str,
+        port: &InputPort,
+        written: &ReferenceText,
+    ) -> Problem {
         let assets: Vec<String> =
             self.assets.iter().map(|asset| format!("assets.{asset}")).collect();
         let stages: Vec<&str> = self.stages.keys().map(String::as_str).collect();
@@ -152,7 +158,7 @@ fn split(text: &str) -> (&str, Option<&str>, Option<&str>) {
 fn find_output(
     draft: &Draft,
     port: Option<&str>,
-    written: &Written,
+    written: &ReferenceText,
     problems: &mut Collector,
 ) -> Option<&'static OutputPort> {
     let (stage, kind) = (&draft.name.value, draft.kind);
@@ -182,7 +188,12 @@ fn find_output(
     found
 }
 
-fn wrong_port_type(port: &InputPort, written: &Written, text: &str, found: PortType) -> Problem {
+fn wrong_port_type(
+    port: &InputPort,
+    written: &ReferenceText,
+    text: &str,
+    found: PortType,
+) -> Problem {
     let (wanted, found) = match found {
         PortType::Artifact => ("a data set", "an artifact"),
         PortType::Dataset => ("an artifact", "a data set"),

@@ -11,7 +11,7 @@ use super::artifacts::{Alternatives, ArrivingArtifact, written};
 use super::draft::{self, Draft};
 use super::executor::{check_names, executors, place};
 use super::export::Exporter;
-use super::fields::{self, Arriving, Reader};
+use super::fields::{self, InputFields, Reader};
 use super::instance::{self, Instance, Instances};
 use super::order::order;
 use super::problem::{Collector, Problem, Span};
@@ -23,8 +23,8 @@ use super::trials;
 use super::value::{Checks, MISSING_FILE, plain};
 use super::written::{Manifest, WrittenAsset, is_name};
 use crate::pipeline::{
-    Asset, HubModel, ITEMS, Input, KnownFields, Pipeline, Reference, SCHEME, StageId, StageSpec,
-    Written,
+    Asset, HubModel, ITEMS, Input, KnownFields, ManifestText, Pipeline, Reference, SCHEME, StageId,
+    StageSpec,
 };
 
 pub fn resolve(
@@ -82,7 +82,7 @@ pub fn resolve(
         remote,
         executors,
         sweeps,
-        written: Written::default(),
+        written: ManifestText::default(),
         absent: BTreeSet::new(),
     })
 }
@@ -312,7 +312,7 @@ impl<'a> Builder<'a> {
                     }
                     Target::Stage { stage, port, instance } => (*stage, port, instance.as_deref()),
                 };
-                let meant = self.instances.meant(instance, stage, named, port.many);
+                let meant = self.instances.of_reference(instance, stage, named, port.many);
                 if let (true, Some(named)) = (meant.is_empty(), named) {
                     self.report_instance(stage, named, *span, problems);
                 }
@@ -334,12 +334,12 @@ impl<'a> Builder<'a> {
     fn arriving(
         &self,
         references: &BTreeMap<&'static str, Vec<(Reference, Span)>>,
-    ) -> BTreeMap<&'static str, Vec<Arriving<'_>>> {
+    ) -> BTreeMap<&'static str, Vec<InputFields<'_>>> {
         let arrived = |(reference, span): &(Reference, Span)| {
             let Reference::Stage { stage, port } = reference else { return None };
             let stage = self.stages.get(stage.0)?;
             let fields = stage.fields.get(port)?;
-            Some(Arriving { fields, span: *span, stage: base_name(&stage.name) })
+            Some(InputFields { fields, span: *span, stage: base_name(&stage.name) })
         };
         let port = |(port, references): (&&'static str, &Vec<(Reference, Span)>)| {
             (*port, references.iter().filter_map(arrived).collect())
@@ -373,7 +373,7 @@ impl<'a> Builder<'a> {
         &self,
         instance: &Instance,
         draft: &Draft,
-        arriving: &BTreeMap<&'static str, Vec<Arriving>>,
+        arriving: &BTreeMap<&'static str, Vec<InputFields>>,
         problems: &mut Collector,
     ) {
         let writers = |name: &str| self.writers.get(name).cloned().unwrap_or_default();

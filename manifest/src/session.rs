@@ -7,13 +7,13 @@ use super::node::Node;
 use super::problem::{Collector, Problem};
 use super::value::{Checks, plain};
 use super::written::{Manifest, WrittenPrice};
-use crate::pipeline::{Expected, Price, Session};
+use crate::pipeline::{ExpectedClips, Price, Session};
 
 /// The largest number of GPUs to compare.
 pub const MOST_PRICES: usize = 100;
 
 pub fn session(manifest: &Manifest, checks: &Checks, problems: &mut Collector) -> Session {
-    let mut values = Values { checks, problems };
+    let mut values = SessionValues { checks, problems };
     let session = Session {
         stop_after_seconds: values.seconds("stop_after", manifest.stop_after.as_ref()),
         price_per_hour: values.number("price_per_hour", manifest.price_per_hour.as_ref(), 1e9),
@@ -24,7 +24,7 @@ pub fn session(manifest: &Manifest, checks: &Checks, problems: &mut Collector) -
         ),
         budget: values.number("budget", manifest.budget.as_ref(), 1e12),
         prices: manifest.prices.iter().filter_map(|price| values.price(price)).collect(),
-        expected: Expected {
+        expected: ExpectedClips {
             clips: values.number("clips", manifest.clips.as_ref(), 1e9),
             sound_seconds: values.seconds("sound", manifest.sound.as_ref()),
             lines: Default::default(),
@@ -40,12 +40,12 @@ pub fn session(manifest: &Manifest, checks: &Checks, problems: &mut Collector) -
     session
 }
 
-struct Values<'a, 'b> {
+struct SessionValues<'a, 'b> {
     checks: &'a Checks<'b>,
     problems: &'a mut Collector,
 }
 
-impl Values<'_, '_> {
+impl SessionValues<'_, '_> {
     fn value(
         &mut self,
         name: &'static str,

@@ -19,7 +19,9 @@ use super::written::{WrittenSweep, unknown_key};
 use crate::pipeline::Trial;
 use crate::sweep::space::{self, Draw, MOST_AXES, Range, Scale};
 
-pub use self::rungs::{BETTER, Drafted, ETA, MOST_ETA, MOST_REPEATS, MOST_RUNGS, finish, scored};
+pub use self::rungs::{
+    BETTER, ETA, MOST_ETA, MOST_REPEATS, MOST_RUNGS, SweepDraft, finish, scored,
+};
 
 const RANGE_KEYS: &[&str] = &["from", "to", "scale"];
 pub const SCALES: &[&str] = &["linear", "log"];
@@ -39,7 +41,7 @@ pub fn apply(
     stages: &BTreeMap<String, usize>,
     checks: &Checks,
     problems: &mut Collector,
-) -> Vec<Drafted> {
+) -> Vec<SweepDraft> {
     let mut drafted = Vec::new();
     for sweep in sweeps {
         let place = sweep.name.span;

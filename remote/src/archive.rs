@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use cache::{ArchiveEntry, Digest, Table, archive_entries, record_parts};
 
-use crate::error::Trouble;
-use crate::index::{self, Found, PackIndex};
+use crate::error::RemoteError;
+use crate::index::{self, ObjectLocation, PackIndex};
 use crate::known::without_ignored;
 use crate::layout;
 use crate::remote::Remote;
@@ -24,7 +24,7 @@ type Record = (Table, Digest, Bytes);
 
 impl Remote {
     /// Makes packs known, with their records; returns the number of new ones.
-    pub(crate) fn learn(&self, packs: &[Digest]) -> Result<usize, Trouble> {
+    pub(crate) fn learn(&self, packs: &[Digest]) -> Result<usize, RemoteError> {
         let mut fresh: Vec<Digest> = self.with_known(|known| {
             Ok(packs.iter().filter(|id| !known.has_pack(id)).copied().collect())
         })?;
@@ -39,7 +39,7 @@ impl Remote {
     }
 
     /// The index and the records of a pack.
-    fn read_head(&self, id: &Digest) -> Result<Option<(PackIndex, Vec<Record>)>, Trouble> {
+    fn read_head(&self, id: &Digest) -> Result<Option<(PackIndex, Vec<Record>)>, RemoteError> {
         if !self.is_usable() {
             return Ok(None);
         }
@@ -88,7 +88,7 @@ impl Remote {
         volume: u32,
         offset: u64,
         length: u64,
-    ) -> Result<Option<Bytes>, Trouble> {
+    ) -> Result<Option<Bytes>, RemoteError> {
         let name = layout::volume(pack, volume);
         let mut whole: Vec<u8> = Vec::new();
         while (whole.len() as u64) < length {
@@ -113,7 +113,7 @@ impl Remote {
         Ok(Some(whole.into()))
     }
 
-    fn take_pack(&self, index: PackIndex, records: Vec<Record>) -> Result<(), Trouble> {
+    fn take_pack(&self, index: PackIndex, records: Vec<Record>) -> Result<(), RemoteError> {
         // Long values consist of objects of the pack.
         let parts: Vec<Digest> =
             records.iter().flat_map(|(_, _, written)| record_parts(written)).collect();
@@ -138,7 +138,7 @@ impl Remote {
         self.commit_if_much()
     }
 
-    pub(crate) fn commit_if_much(&self) -> Result<(), Trouble> {
+    pub(crate) fn commit_if_much(&self) -> Result<(), RemoteError> {
         let pending = self.cache.pending_bytes();
         let alone = (pending >= MUCH).then(|| self.committing.try_lock());
         if pending >= LARGE || matches!(alone, Some(Ok(_))) {
@@ -153,7 +153,7 @@ impl Remote {
         &self,
         wanted: &[Digest],
         progress: &(dyn Fn(u64, u64) + Sync),
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), RemoteError> {
         let (small, large) = self.places(wanted)?;
         let spans = spans(small, self.place.place().at_once());
         let total: u64 = spans.iter().map(|span| span.length).sum();
@@ -164,7 +164,7 @@ impl Remote {
             progress(before + span.length, total);
             Ok(())
         });
-        taken.into_iter().collect::<Result<(), Trouble>>()?;
+        taken.into_iter().collect::<Result<(), RemoteError>>()?;
         for digest in large {
             self.bring(&digest)?;
         }
@@ -172,7 +172,7 @@ impl Remote {
         Ok(())
     }
 
-    fn take_span(&self, span: &Span) -> Result<(), Trouble> {
+    fn take_span(&self, span: &Span) -> Result<(), RemoteError> {
         if !self.is_usable() {
             return Ok(());
         }
@@ -189,15 +189,15 @@ impl Remote {
     }
 
     /// The places of small objects in volumes, and the large objects.
-    fn places(&self, wanted: &[Digest]) -> Result<(Vec<Place>, Vec<Digest>), Trouble> {
+    fn places(&self, wanted: &[Digest]) -> Result<(Vec<Place>, Vec<Digest>), RemoteError> {
         let (mut small, mut large) = (Vec::with_capacity(wanted.len()), Vec::new());
         self.with_known(|known| {
             for digest in wanted {
                 match known.find(digest) {
-                    Some((pack, Found::Small(place))) => {
+                    Some((pack, ObjectLocation::Small(place))) => {
                         small.push((pack, place.volume, u64::from(place.offset), place.length));
                     }
-                    Some((_, Found::Large { .. })) => large.push(*digest),
+                    Some((_, ObjectLocation::Large { .. })) => large.push(*digest),
                     None => {}
                 }
             }
@@ -207,7 +207,7 @@ impl Remote {
     }
 
     /// All objects of the known packs.
-    pub fn known_objects(&self) -> Result<Vec<Digest>, Trouble> {
+    pub fn known_objects(&self) -> Result<Vec<Digest>, RemoteError> {
         Ok(self.with_known(|known| {
             let small = known.packs().flat_map(|pack| pack.small().map(|place| place.digest));
             let large = known.packs().flat_map(|pack| pack.large().map(|(digest, _)| digest));
@@ -216,8 +216,8 @@ impl Remote {
     }
 
     /// A refusal for people.
-    pub(crate) fn refused(&self, why: impl Into<String>) -> Trouble {
-        Trouble::Away { url: self.address.to_string(), why: why.into() }
+    pub(crate) fn refused(&self, why: impl Into<String>) -> RemoteError {
+        RemoteError::Away { url: self.address.to_string(), why: why.into() }
     }
 }
 

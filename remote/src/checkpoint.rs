@@ -10,7 +10,7 @@ use bytes::Bytes;
 use cache::Digest;
 use serde::{Deserialize, Serialize};
 
-use crate::error::Trouble;
+use crate::error::RemoteError;
 use crate::layout;
 use crate::outcome::MOST_BYTES;
 use crate::push::Push;
@@ -23,21 +23,21 @@ const TRIED: usize = 3;
 
 /// A checkpoint under its number. The value is the caller's.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Checkpoint {
+pub struct RemoteCheckpoint {
     pub number: u64,
     pub value: Bytes,
 }
 
 /// The outcome of writing a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Placed {
+pub enum CheckpointWrite {
     Written,
     /// Another attempt has written this number: it is ahead.
     Taken,
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct Written {
+struct CheckpointLabel {
     key: Digest,
     number: u64,
     attempt: Digest,
@@ -45,7 +45,7 @@ struct Written {
     value: Vec<u8>,
 }
 
-impl Written {
+impl CheckpointLabel {
     fn encode(&self) -> Bytes {
         // Serialising plain structs to memory cannot fail in postcard.
         let body = postcard::to_stdvec(self).unwrap_or_default();
@@ -54,12 +54,12 @@ impl Written {
     }
 
     /// None if it is damaged or belongs to another training or number.
-    fn decode(bytes: &[u8], key: &Digest, number: u64) -> Option<Written> {
+    fn decode(bytes: &[u8], key: &Digest, number: u64) -> Option<CheckpointLabel> {
         let (check, body) = bytes.strip_prefix(MARK)?.split_at_checked(DIGEST)?;
         if Digest::of(body).as_bytes() != check {
             return None;
         }
-        let written = postcard::from_bytes::<Written>(body).ok()?;
+        let written = postcard::from_bytes::<CheckpointLabel>(body).ok()?;
         (written.key == *key && written.number == number).then_some(written)
     }
 }
@@ -71,8 +71,8 @@ impl Remote {
     pub fn newest_checkpoint(
         &self,
         key: &Digest,
-        mut passes: impl FnMut(&Checkpoint) -> bool,
-    ) -> Result<Option<(u64, Option<Checkpoint>)>, Trouble> {
+        mut passes: impl FnMut(&RemoteCheckpoint) -> bool,
+    ) -> Result<Option<(u64, Option<RemoteCheckpoint>)>, RemoteError> {
         if !self.place.place().can_list() {
             return Ok(None);
         }
@@ -96,7 +96,7 @@ impl Remote {
             let Some(found) = self.answer(self.place.get(&name, MOST_BYTES))? else {
                 return Ok(None);
             };
-            let written = found.and_then(|bytes| Written::decode(&bytes, key, number));
+            let written = found.and_then(|bytes| CheckpointLabel::decode(&bytes, key, number));
             let Some(written) = written else {
                 self.tell_wrong(&name, "it is missing, damaged, or belongs to another training");
                 continue;
@@ -105,7 +105,7 @@ impl Remote {
             if !self.is_usable() {
                 return Ok(None);
             }
-            let checkpoint = Checkpoint { number, value: written.value.into() };
+            let checkpoint = RemoteCheckpoint { number, value: written.value.into() };
             if passes(&checkpoint) {
                 return Ok(Some((highest, Some(checkpoint))));
             }
@@ -117,9 +117,9 @@ impl Remote {
     pub fn put_checkpoint(
         &self,
         key: &Digest,
-        checkpoint: &Checkpoint,
+        checkpoint: &RemoteCheckpoint,
         objects: Vec<(Digest, u64)>,
-    ) -> Result<Placed, Trouble> {
+    ) -> Result<CheckpointWrite, RemoteError> {
         let digests: Vec<Digest> = objects.iter().map(|(digest, _)| *digest).collect();
         self.look_for_packs(&digests)?;
         self.push(Push { objects, progress: &|_, _| {}, ..Push::nothing() })?;
@@ -130,7 +130,7 @@ impl Remote {
         let Some(packs) = packs else {
             return Err(self.refused("an object of the checkpoint is damaged or missing"));
         };
-        let written = Written {
+        let written = CheckpointLabel {
             key: *key,
             number: checkpoint.number,
             attempt: self.attempt,
@@ -139,14 +139,14 @@ impl Remote {
         };
         let name = layout::checkpoint(key, checkpoint.number);
         if self.write(&name, written.encode())? {
-            return Ok(Placed::Written);
+            return Ok(CheckpointWrite::Written);
         }
         // A request may have been repeated because its first answer was lost.
         let there = self.place.get(&name, MOST_BYTES).map_err(|refusal| self.give_up(refusal))?;
-        let there = there.and_then(|bytes| Written::decode(&bytes, key, checkpoint.number));
+        let there = there.and_then(|bytes| CheckpointLabel::decode(&bytes, key, checkpoint.number));
         Ok(match there.is_some_and(|there| there == written) {
-            true => Placed::Written,
-            false => Placed::Taken,
+            true => CheckpointWrite::Written,
+            false => CheckpointWrite::Taken,
         })
     }
 
@@ -155,22 +155,22 @@ impl Remote {
         &self,
         key: &Digest,
         numbers: &BTreeSet<u64>,
-    ) -> Result<Vec<Digest>, Trouble> {
+    ) -> Result<Vec<Digest>, RemoteError> {
         let mut packs = Vec::new();
         for number in numbers.iter().rev() {
             let found = self.place.get(&layout::checkpoint(key, *number), MOST_BYTES);
             let found = found.map_err(|refusal| self.give_up(refusal))?;
-            let written = found.and_then(|bytes| Written::decode(&bytes, key, *number));
+            let written = found.and_then(|bytes| CheckpointLabel::decode(&bytes, key, *number));
             packs.extend(written.into_iter().flat_map(|written| written.packs));
         }
         Ok(packs)
     }
 
     /// The reason why a checkpoint's record is wrong.
-    pub(crate) fn look_at_checkpoint(&self, name: &str) -> Result<Option<String>, Trouble> {
+    pub(crate) fn look_at_checkpoint(&self, name: &str) -> Result<Option<String>, RemoteError> {
         let Some((key, number)) = layout::checkpoint_of(name) else { return Ok(None) };
         let found = self.place.get(name, MOST_BYTES).map_err(|refusal| self.give_up(refusal))?;
-        let written = found.and_then(|bytes| Written::decode(&bytes, &key, number));
+        let written = found.and_then(|bytes| CheckpointLabel::decode(&bytes, &key, number));
         Ok(written.is_none().then(|| "it is damaged or belongs to another training".to_owned()))
     }
 }
@@ -183,15 +183,16 @@ mod tests {
     #[test]
     fn a_checkpoint_is_read_only_whole_and_under_its_own_key_and_number() {
         let (key, attempt) = (Digest::of(b"key"), Digest::of(b"attempt"));
-        let written = Written { key, number: 3, attempt, packs: vec![key], value: vec![1, 2] };
+        let written =
+            CheckpointLabel { key, number: 3, attempt, packs: vec![key], value: vec![1, 2] };
         let bytes = written.encode();
-        assert_eq!(Written::decode(&bytes, &key, 3), Some(written));
-        assert_eq!(Written::decode(&bytes, &key, 4), None);
-        assert_eq!(Written::decode(&bytes, &attempt, 3), None);
+        assert_eq!(CheckpointLabel::decode(&bytes, &key, 3), Some(written));
+        assert_eq!(CheckpointLabel::decode(&bytes, &key, 4), None);
+        assert_eq!(CheckpointLabel::decode(&bytes, &attempt, 3), None);
         for at in 0..bytes.len() {
             let mut changed = bytes.to_vec();
             changed[at] ^= 1;
-            assert_eq!(Written::decode(&changed, &key, 3), None, "byte {at}");
+            assert_eq!(CheckpointLabel::decode(&changed, &key, 3), None, "byte {at}");
         }
     }
 }

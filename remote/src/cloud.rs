@@ -26,7 +26,7 @@ use object_store::{
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::address::Address;
-use crate::place::{Listed, Place, Refusal};
+use crate::place::{ListedFile, Refusal, Storage};
 
 /// The size of the parts of an upload, and the number of them that are under way.
 const PART: usize = 8 << 20;
@@ -66,7 +66,7 @@ impl Cloud {
         self.address.scheme().starts_with("http")
     }
 
-    /// All bytes or a range of them, but at most this many, as [`Place::get`] and [`Place::part`].
+    /// All bytes or a range of them, but at most this many, as [`Storage::get`] and [`Storage::part`].
     fn read(
         &self,
         name: &str,
@@ -106,7 +106,7 @@ impl Cloud {
     }
 }
 
-impl Place for Cloud {
+impl Storage for Cloud {
     fn get(&self, name: &str, most: u64) -> Result<Option<Bytes>, Refusal> {
         self.read(name, None, most)
     }
@@ -193,7 +193,7 @@ impl Place for Cloud {
         })
     }
 
-    fn list(&self, folder: &str) -> Result<Vec<Listed>, Refusal> {
+    fn list(&self, folder: &str) -> Result<Vec<ListedFile>, Refusal> {
         let client = self.client()?;
         let path = client.path(folder)?;
         let (store, base) = (Arc::clone(&client.store), client.base.clone());
@@ -205,7 +205,7 @@ impl Place for Cloud {
                 let Some(parts) = listed.location.prefix_match(&base) else { continue };
                 let name: Vec<String> = parts.map(|part| part.as_ref().to_owned()).collect();
                 let modified = listed.last_modified.timestamp();
-                found.push(Listed { name: name.join("/"), size: listed.size, modified });
+                found.push(ListedFile { name: name.join("/"), size: listed.size, modified });
             }
             Ok(found)
         })

@@ -5,23 +5,23 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use bytes::Bytes;
 use cache::{ArchiveEntry, Digest, ENTRY_HEADER, archive_entries};
 
-use crate::error::Trouble;
-use crate::index::{Found, PackIndex};
+use crate::error::RemoteError;
+use crate::index::{ObjectLocation, PackIndex};
 use crate::layout;
 use crate::outcome::{MOST_BYTES, Outcome};
 use crate::remote::Remote;
-use crate::verify::Verified;
+use crate::verify::VerifyReport;
 
 pub struct Contents<'a> {
     remote: &'a Remote,
-    verified: &'a Verified,
+    verified: &'a VerifyReport,
     /// The packs of each object.
     packs: HashMap<Digest, Vec<Digest>>,
 }
 
 impl Remote {
     /// The intact contents of a remote that was just verified.
-    pub fn contents<'a>(&'a self, verified: &'a Verified) -> Contents<'a> {
+    pub fn contents<'a>(&'a self, verified: &'a VerifyReport) -> Contents<'a> {
         let mut packs: HashMap<Digest, Vec<Digest>> = HashMap::new();
         for index in verified.indexes.values() {
             let small = index.small().map(|place| place.digest);
@@ -35,11 +35,11 @@ impl Remote {
 
 impl Contents<'_> {
     /// The intact outcomes that were read, with intact packs.
-    pub fn outcomes(&self) -> Result<Vec<Outcome>, Trouble> {
+    pub fn outcomes(&self) -> Result<Vec<Outcome>, RemoteError> {
         let names = self.verified.right().filter(|name| layout::is_in(name, layout::RESULTS));
         let keys: Vec<Digest> = names.filter_map(layout::digest_of).collect();
         let found = self.remote.each(&keys, |key| self.remote.read_outcome(key));
-        let found: Vec<Option<Outcome>> = found.into_iter().collect::<Result<_, Trouble>>()?;
+        let found: Vec<Option<Outcome>> = found.into_iter().collect::<Result<_, RemoteError>>()?;
         Ok(found.into_iter().flatten().collect())
     }
 
@@ -55,7 +55,7 @@ impl Contents<'_> {
     }
 
     /// The intact bytes of those of these objects that the remote has.
-    pub fn read(&self, digests: &HashSet<Digest>) -> Result<HashMap<Digest, Bytes>, Trouble> {
+    pub fn read(&self, digests: &HashSet<Digest>) -> Result<HashMap<Digest, Bytes>, RemoteError> {
         let digests: Vec<Digest> = digests.iter().copied().collect();
         let read = self.remote.each(&digests, |digest| self.read_one(digest));
         let mut found = HashMap::new();
@@ -65,18 +65,18 @@ impl Contents<'_> {
         Ok(found)
     }
 
-    fn read_one(&self, digest: &Digest) -> Result<Option<Bytes>, Trouble> {
+    fn read_one(&self, digest: &Digest) -> Result<Option<Bytes>, RemoteError> {
         let indexes: &BTreeMap<Digest, PackIndex> = &self.verified.indexes;
         let packs = self.packs.get(digest).into_iter().flatten();
         for index in packs.filter_map(|pack| indexes.get(pack)) {
             let bytes = match index.find(digest) {
-                Some(Found::Small(place)) => {
+                Some(ObjectLocation::Small(place)) => {
                     let (offset, length) = (u64::from(place.offset), u64::from(place.length));
                     let whole = (place.volume, offset, ENTRY_HEADER + length);
                     let part = self.remote.whole_part(&index.id, whole.0, whole.1, whole.2)?;
                     part.and_then(|part| object_in(place.volume, offset, &part))
                 }
-                Some(Found::Large { .. }) => {
+                Some(ObjectLocation::Large { .. }) => {
                     let found = self.remote.place.get(&layout::object(digest), MOST_BYTES);
                     found.map_err(|refusal| self.remote.give_up(refusal))?
                 }

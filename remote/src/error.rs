@@ -4,7 +4,7 @@ use cache::CacheError;
 use cache::fs::MachineFault;
 
 #[derive(Debug, thiserror::Error)]
-pub enum Trouble {
+pub enum RemoteError {
     /// It cannot be reached, refuses the request, or does not answer in time.
     #[error("the remote `{url}` cannot be used: {why}")]
     Away { url: String, why: String },
@@ -18,13 +18,13 @@ pub enum Trouble {
     Cache(#[from] CacheError),
 }
 
-impl Trouble {
+impl RemoteError {
     /// The fault of a machine, such as a full disk, if it is the cause: trying again later helps.
     pub fn machine_fault(&self) -> Option<String> {
         let is_of_machine = match self {
-            Trouble::Away { why, .. } => MachineFault::of_message(why).is_some(),
-            Trouble::Cache(error) => error.machine_fault().is_some(),
-            Trouble::Wrong { .. } | Trouble::NotBuilt { .. } => false,
+            RemoteError::Away { why, .. } => MachineFault::of_message(why).is_some(),
+            RemoteError::Cache(error) => error.machine_fault().is_some(),
+            RemoteError::Wrong { .. } | RemoteError::NotBuilt { .. } => false,
         };
         is_of_machine.then(|| self.to_string())
     }

@@ -13,8 +13,8 @@ use cache::{ArchiveEntry, Cache, CacheError, Digest, ENTRY_HEADER, Hasher, Objec
 use camino::Utf8PathBuf;
 
 use crate::archive::PIECE;
-use crate::error::Trouble;
-use crate::index::Found;
+use crate::error::RemoteError;
+use crate::index::ObjectLocation;
 use crate::layout;
 use crate::remote::Remote;
 
@@ -28,14 +28,14 @@ const INCOMING: &str = "incoming";
 
 /// The objects that were fetched so far.
 #[derive(Debug, Default)]
-pub(crate) struct Brought {
+pub(crate) struct FetchCounts {
     objects: AtomicU64,
     bytes: AtomicU64,
 }
 
 impl Remote {
     /// Fetches an object into the cache; false if the remote lacks it or has it damaged.
-    pub fn bring(&self, digest: &Digest) -> Result<bool, Trouble> {
+    pub fn bring(&self, digest: &Digest) -> Result<bool, RemoteError> {
         if self.cache.contains(digest)? {
             return Ok(true);
         }
@@ -53,8 +53,8 @@ impl Remote {
         };
         let is_here = match found {
             None => return Ok(false),
-            Some((pack, Found::Small(place))) => self.bring_small(&pack, place)?,
-            Some((_, Found::Large { size })) => self.bring_large(digest, size)?,
+            Some((pack, ObjectLocation::Small(place))) => self.bring_small(&pack, place)?,
+            Some((_, ObjectLocation::Large { size })) => self.bring_large(digest, size)?,
         };
         if !is_here && self.is_usable() {
             self.state().wrong.insert(*digest);
@@ -62,7 +62,7 @@ impl Remote {
         Ok(is_here)
     }
 
-    fn bring_small(&self, pack: &Digest, place: ObjectPlace) -> Result<bool, Trouble> {
+    fn bring_small(&self, pack: &Digest, place: ObjectPlace) -> Result<bool, RemoteError> {
         let volume = self.with_known(|known| {
             Ok(known.pack(pack).and_then(|index| index.volume(place.volume)).unwrap_or(0))
         })?;
@@ -117,11 +117,11 @@ impl Remote {
 
     /// The number of objects that this process has fetched into the cache, and their bytes.
     pub fn brought(&self) -> (u64, u64) {
-        let Brought { objects, bytes } = &self.brought;
+        let FetchCounts { objects, bytes } = &self.brought;
         (objects.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed))
     }
 
-    pub(crate) fn bring_large(&self, digest: &Digest, size: u64) -> Result<bool, Trouble> {
+    pub(crate) fn bring_large(&self, digest: &Digest, size: u64) -> Result<bool, RemoteError> {
         const PATIENCE: Duration = Duration::from_secs(3_600);
         let right = right(digest);
         let _claim = loop {
@@ -181,7 +181,7 @@ impl Remote {
         (path, name): (&Utf8PathBuf, &str),
         hasher: &mut Hasher,
         (mut offset, size): (u64, u64),
-    ) -> Result<bool, Trouble> {
+    ) -> Result<bool, RemoteError> {
         while offset < size {
             let starts = (offset..size).step_by(PIECE as usize).take(AT_ONCE);
             let parts: Vec<(u64, u64)> =

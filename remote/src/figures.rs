@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use crate::error::Trouble;
+use crate::error::RemoteError;
 use crate::layout;
-use crate::place::Listed;
+use crate::place::ListedFile;
 use crate::remote::Remote;
 
 /// The numbers and sizes of files in a remote, by kind.
@@ -22,12 +22,12 @@ pub struct Figures {
 impl Remote {
     /// All files of the remote; none if it has not begun. Another folder is refused: its files are
     /// not ours.
-    pub(crate) fn everything(&self) -> Result<Vec<Listed>, Trouble> {
+    pub(crate) fn everything(&self) -> Result<Vec<ListedFile>, RemoteError> {
         if !self.place.place().can_list() {
             return Err(self.refused("it cannot list its files"));
         }
         let all = self.place.list("").map_err(|refusal| self.give_up(refusal))?;
-        let is_file_of_others = |listed: &Listed| !layout::is_unfinished(&listed.name);
+        let is_file_of_others = |listed: &ListedFile| !layout::is_unfinished(&listed.name);
         if !self.is_begun()?
             && !all.iter().any(|listed| listed.name == layout::MARK)
             && all.iter().any(is_file_of_others)
@@ -44,7 +44,7 @@ impl Remote {
     }
 
     /// Fails for a folder of other files; an empty one may become a remote.
-    pub fn require_mark(&self) -> Result<(), Trouble> {
+    pub fn require_mark(&self) -> Result<(), RemoteError> {
         if !self.is_begun()? && self.place.place().can_list() {
             self.everything()?;
         }
@@ -52,7 +52,7 @@ impl Remote {
     }
 
     /// The names of folders and pipes in the place of files, and of files in the place of folders.
-    pub(crate) fn odd(&self) -> Result<Vec<String>, Trouble> {
+    pub(crate) fn odd(&self) -> Result<Vec<String>, RemoteError> {
         self.place.odd().map_err(|refusal| self.give_up(refusal))
     }
 
@@ -61,10 +61,10 @@ impl Remote {
         self.place.place().unreadable()
     }
 
-    pub fn figures(&self) -> Result<Figures, Trouble> {
+    pub fn figures(&self) -> Result<Figures, RemoteError> {
         let mut figures = Figures::default();
         let mut packs = HashSet::new();
-        for Listed { name, size, .. } in self.everything()? {
+        for ListedFile { name, size, .. } in self.everything()? {
             figures.bytes += size;
             let (folder, _) = name.split_once('/').unwrap_or_default();
             match folder {
@@ -86,7 +86,7 @@ impl Remote {
     }
 
     /// The names and contents of logs of runs.
-    pub fn logs(&self) -> Result<Vec<Listed>, Trouble> {
+    pub fn logs(&self) -> Result<Vec<ListedFile>, RemoteError> {
         let mut logs = self.everything()?;
         logs.retain(|log| log.name.split('/').next() == Some(layout::LOGS));
         logs.iter_mut().for_each(|log| {
@@ -96,7 +96,7 @@ impl Remote {
         Ok(logs)
     }
 
-    pub fn log(&self, name: &str) -> Result<Option<bytes::Bytes>, Trouble> {
+    pub fn log(&self, name: &str) -> Result<Option<bytes::Bytes>, RemoteError> {
         const MOST: u64 = 1 << 30;
         match layout::is_log(name) {
             true => {

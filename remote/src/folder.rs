@@ -9,7 +9,7 @@ use std::io::ErrorKind;
 use std::sync::{Mutex, PoisonError};
 
 use crate::layout;
-use crate::place::{Listed, Place, Refusal};
+use crate::place::{ListedFile, Refusal, Storage};
 
 /// The system's number of an error of a disk.
 const EIO: i32 = 5;
@@ -177,14 +177,14 @@ impl Folder {
         Ok(())
     }
 
-    fn list_in(&self, folder: &str, found: &mut Vec<Listed>) -> Result<(), Refusal> {
+    fn list_in(&self, folder: &str, found: &mut Vec<ListedFile>) -> Result<(), Refusal> {
         for (name, kind) in self.entries(folder)? {
             match self.kind(&name, kind) {
                 FileKind::Dir => self.list_in(&name, found)?,
                 FileKind::File => {
                     let Ok(about) = RealFs.metadata(&self.path(&name)) else { continue };
                     let modified = about.mtime_ns / 1_000_000_000;
-                    found.push(Listed { name, size: about.size, modified });
+                    found.push(ListedFile { name, size: about.size, modified });
                 }
                 FileKind::Symlink | FileKind::Other | FileKind::Unnameable => {}
             }
@@ -193,7 +193,7 @@ impl Folder {
     }
 }
 
-impl Place for Folder {
+impl Storage for Folder {
     fn get(&self, name: &str, most: u64) -> Result<Option<Bytes>, Refusal> {
         let found = self.part(name, 0, most.saturating_add(1))?;
         match found {
@@ -252,7 +252,7 @@ impl Place for Folder {
         self.unreadable.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn list(&self, folder: &str) -> Result<Vec<Listed>, Refusal> {
+    fn list(&self, folder: &str) -> Result<Vec<ListedFile>, Refusal> {
         self.require_folder()?;
         let mut found = Vec::new();
         self.list_in(folder, &mut found)?;

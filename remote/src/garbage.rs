@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use cache::Digest;
 
-use crate::error::Trouble;
+use crate::error::RemoteError;
 use crate::layout;
 use crate::outcome::{self, Outcome};
-use crate::place::Listed;
+use crate::place::ListedFile;
 use crate::remote::Remote;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Collected {
+pub struct UnusedFiles {
     /// The names of unused files.
     pub unused: Vec<String>,
     pub bytes: u64,
@@ -28,11 +28,12 @@ const KEPT: usize = 2;
 impl Remote {
     /// Finds unused files: leftovers of interrupted pushes, and, with an age in seconds, older
     /// outcomes and logs with the packs and objects that only those outcomes need.
-    pub fn garbage(&self, older_than: Option<i64>) -> Result<Collected, Trouble> {
+    pub fn garbage(&self, older_than: Option<i64>) -> Result<UnusedFiles, RemoteError> {
         let now = self.cache.fs().now() / 1_000_000_000;
         let all = self.everything()?;
         let indexes = self.indexes(&all)?;
-        let is_old = |listed: &Listed| older_than.is_some_and(|age| listed.modified < now - age);
+        let is_old =
+            |listed: &ListedFile| older_than.is_some_and(|age| listed.modified < now - age);
         let (mut unused, mut used_packs) = self.outcomes(&all, is_old)?;
         let superseded = self.superseded(&all, &mut used_packs)?;
         let labelled: HashSet<Digest> = all
@@ -86,15 +87,15 @@ impl Remote {
             let expected = layout::expected(&name);
             (name, expected)
         });
-        Ok(Collected { unused, bytes, odd: odd.collect() })
+        Ok(UnusedFiles { unused, bytes, odd: odd.collect() })
     }
 
     /// The names of old outcomes and logs, and the packs of all other outcomes.
     fn outcomes<'a>(
         &self,
-        all: &'a [Listed],
-        is_old: impl Fn(&Listed) -> bool,
-    ) -> Result<(BTreeSet<&'a str>, HashSet<Digest>), Trouble> {
+        all: &'a [ListedFile],
+        is_old: impl Fn(&ListedFile) -> bool,
+    ) -> Result<(BTreeSet<&'a str>, HashSet<Digest>), RemoteError> {
         let (mut old, mut used_packs) = (BTreeSet::new(), HashSet::new());
         for listed in all {
             let is = |folder: &str| layout::is_in(&listed.name, folder);
@@ -113,7 +114,7 @@ impl Remote {
         Ok((old, used_packs))
     }
 
-    pub fn remove(&self, collected: &Collected) -> Result<(), Trouble> {
+    pub fn remove(&self, collected: &UnusedFiles) -> Result<(), RemoteError> {
         for name in &collected.unused {
             self.place.remove(name).map_err(|refusal| self.give_up(refusal))?;
         }
@@ -124,9 +125,9 @@ impl Remote {
     /// records stay: their numbers keep older attempts off.
     fn superseded(
         &self,
-        all: &[Listed],
+        all: &[ListedFile],
         used_packs: &mut HashSet<Digest>,
-    ) -> Result<HashSet<Digest>, Trouble> {
+    ) -> Result<HashSet<Digest>, RemoteError> {
         let mut trainings: BTreeMap<Digest, BTreeSet<u64>> = BTreeMap::new();
         for (key, number) in all.iter().filter_map(|file| layout::checkpoint_of(&file.name)) {
             trainings.entry(key).or_default().insert(number);
@@ -144,7 +145,7 @@ impl Remote {
 }
 
 /// The time of the newest file of each pack.
-fn newest(all: &[Listed]) -> BTreeMap<Digest, i64> {
+fn newest(all: &[ListedFile]) -> BTreeMap<Digest, i64> {
     let mut newest: BTreeMap<Digest, i64> = BTreeMap::new();
     for listed in all {
         if let Some(id) = layout::pack_of(&listed.name) {

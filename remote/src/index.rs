@@ -32,7 +32,7 @@ pub struct PackIndex {
 
 /// The place of an object in a remote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Found {
+pub enum ObjectLocation {
     Small(ObjectPlace),
     Large { size: u64 },
 }
@@ -164,15 +164,15 @@ impl PackIndex {
         (0..self.large).filter_map(|at| self.large_at(at))
     }
 
-    pub fn find(&self, wanted: &Digest) -> Option<Found> {
+    pub fn find(&self, wanted: &Digest) -> Option<ObjectLocation> {
         let start = self.small_start();
         let small = search(self.small, wanted, |at| digest(&self.bytes, start + at * SMALL));
         if let Some(place) = small.and_then(|at| self.small_at(at)) {
-            return Some(Found::Small(place));
+            return Some(ObjectLocation::Small(place));
         }
         let start = start + self.small * SMALL;
         let large = search(self.large, wanted, |at| digest(&self.bytes, start + at * LARGE));
-        large.and_then(|at| self.large_at(at)).map(|(_, size)| Found::Large { size })
+        large.and_then(|at| self.large_at(at)).map(|(_, size)| ObjectLocation::Large { size })
     }
 }
 
@@ -217,9 +217,9 @@ mod tests {
     fn every_object_is_found_where_it_is_and_no_other() {
         let index = index();
         for place in places().objects {
-            assert_eq!(index.find(&place.digest), Some(Found::Small(place)));
+            assert_eq!(index.find(&place.digest), Some(ObjectLocation::Small(place)));
         }
-        assert_eq!(index.find(&Digest::of(b"b")), Some(Found::Large { size: 5 << 30 }));
+        assert_eq!(index.find(&Digest::of(b"b")), Some(ObjectLocation::Large { size: 5 << 30 }));
         assert_eq!(index.find(&Digest::of(b"other")), None);
         assert_eq!(index.record_parts(), [(2, 1_000, 2_000)]);
     }

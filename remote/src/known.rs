@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use cache::{Cache, CacheError, Digest, Table};
 use serde::{Deserialize, Serialize};
 
-use crate::index::{Found, PackIndex};
+use crate::index::{ObjectLocation, PackIndex};
 use crate::layout;
 
-/// The table of these records in the ledger.
+/// The table of these records in the index.
 pub const KNOWN: Table = Table(40);
 
 /// Outcomes and records that this machine no longer takes from any remote: after a retry, the remote still
@@ -89,7 +89,7 @@ pub struct There {
 pub type Label = (Digest, Digest);
 
 #[derive(Debug, Default)]
-pub struct Known {
+pub struct KnownFiles {
     packs: BTreeMap<Digest, PackIndex>,
     /// Made by the first search among many packs.
     places: OnceCell<Places>,
@@ -138,9 +138,9 @@ fn label_key(url: &Digest, (scope, pack): &Label) -> Digest {
     memory_key(url, &memory_key(scope, pack))
 }
 
-impl Known {
-    pub fn load(cache: &Cache, url: &Digest) -> Result<Known, CacheError> {
-        let mut known = Known::default();
+impl KnownFiles {
+    pub fn load(cache: &Cache, url: &Digest) -> Result<KnownFiles, CacheError> {
+        let mut known = KnownFiles::default();
         for (_, bytes) in cache.scan(KNOWN)? {
             match postcard::from_bytes::<Memory>(&bytes) {
                 Ok(Memory::Pack { url: of, index, records }) if of == *url => {
@@ -164,7 +164,7 @@ impl Known {
 
     /// Adds what other processes of this machine have learned since.
     pub fn catch_up(&mut self, cache: &Cache, url: &Digest) -> Result<(), CacheError> {
-        let newer = Known::load(cache, url)?;
+        let newer = KnownFiles::load(cache, url)?;
         for (id, index) in newer.packs {
             if !self.has_pack(&id) {
                 self.insert(index);
@@ -197,7 +197,7 @@ impl Known {
     }
 
     /// The pack of an object, and its place.
-    pub fn find(&self, digest: &Digest) -> Option<(Digest, Found)> {
+    pub fn find(&self, digest: &Digest) -> Option<(Digest, ObjectLocation)> {
         if self.packs.len() > FEW {
             let pack = self.packs.get(self.places().pack(digest)?)?;
             if let Some(found) = pack.find(digest) {
@@ -278,7 +278,7 @@ impl Known {
         for label in self.labels.iter().filter(|(_, pack)| lost.contains(pack)) {
             cache.forget(KNOWN, &label_key(url, label))?;
         }
-        *self = Known::load(cache, url)?;
+        *self = KnownFiles::load(cache, url)?;
         Ok(())
     }
 
@@ -385,15 +385,18 @@ mod tests {
 
     #[test]
     fn every_object_is_found_among_few_and_among_many_packs() {
-        let mut known = Known::default();
+        let mut known = KnownFiles::default();
         for number in 0..3 * FEW as u32 {
             known.insert(pack(number));
             for own in 0..=number {
                 let id = pack(own).id;
                 let small = known.find(&object(10 * own + 7));
-                assert!(matches!(small, Some((pack, Found::Small(_))) if pack == id), "{own}");
+                assert!(
+                    matches!(small, Some((pack, ObjectLocation::Small(_))) if pack == id),
+                    "{own}"
+                );
                 let large = known.find(&object(1_000_000 + own));
-                assert_eq!(large, Some((id, Found::Large { size: 5 << 20 })));
+                assert_eq!(large, Some((id, ObjectLocation::Large { size: 5 << 20 })));
             }
             assert_eq!(known.find(&object(10 * number + 10)), None);
         }
@@ -412,7 +415,7 @@ mod tests {
         };
         let scopes = [object(1), object(2)];
         let packs: Vec<PackIndex> = vec![with_records(0), with_records(1), pack(2)];
-        let mut known = Known::default();
+        let mut known = KnownFiles::default();
         packs.iter().cloned().for_each(|pack| known.insert(pack));
         let first = (scopes[0], packs[0].id);
         known.labels = [first, (scopes[1], packs[0].id), (scopes[0], object(9))].into();
@@ -429,11 +432,11 @@ mod tests {
 
     #[test]
     fn an_object_with_the_start_of_another_one_is_found() {
-        let mut known = Known::default();
+        let mut known = KnownFiles::default();
         (0..2 * FEW as u32).for_each(|number| known.insert(pack(number)));
         assert!(known.find(&object(3)).is_some());
         let wrong = known.places.get_mut().unwrap();
         *wrong.of.get_mut(&object(3).start()).unwrap() += 1;
-        assert!(matches!(known.find(&object(3)), Some((_, Found::Small(_)))));
+        assert!(matches!(known.find(&object(3)), Some((_, ObjectLocation::Small(_)))));
     }
 }

@@ -12,7 +12,7 @@ pub struct Refusal(pub String);
 
 /// A name in a listing. It comes from the remote: it is parsed, and never used as a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListedFile {
     pub name: String,
     pub size: u64,
     /// Seconds since 1970.
@@ -21,7 +21,7 @@ pub struct Listed {
 
 /// Names are relative paths that the layout makes. Only a repair overwrites a file with other
 /// bytes.
-pub trait Place: Debug + Send + Sync {
+pub trait Storage: Debug + Send + Sync {
     /// All bytes; none if there is no such file. A file of more than `most` bytes is not read: it
     /// counts as an empty one, which every reader takes for damaged, as no valid file is empty.
     fn get(&self, name: &str, most: u64) -> Result<Option<Bytes>, Refusal>;
@@ -39,13 +39,13 @@ pub trait Place: Debug + Send + Sync {
         self.put(name, bytes).map(drop)
     }
 
-    /// The same as [`Place::put`] for a file, for a name that determines the bytes.
+    /// The same as [`Storage::put`] for a file, for a name that determines the bytes.
     fn put_file(&self, name: &str, file: &Utf8Path) -> Result<(), Refusal>;
 
     fn size(&self, name: &str) -> Result<Option<u64>, Refusal>;
 
     /// Everything in this folder and those below it.
-    fn list(&self, folder: &str) -> Result<Vec<Listed>, Refusal>;
+    fn list(&self, folder: &str) -> Result<Vec<ListedFile>, Refusal>;
 
     /// The names of entries in the place of files that are none, such as folders and pipes, which read
     /// as empty files and are not listed, and of files in the place of folders.

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use cache::{CacheError, Digest};
 
-use crate::error::Trouble;
-use crate::index::{Found, PackIndex};
+use crate::error::RemoteError;
+use crate::index::{ObjectLocation, PackIndex};
 use crate::known::{Label, There};
 use crate::layout;
-use crate::place::Listed;
+use crate::place::ListedFile;
 use crate::push::log_key;
 use crate::remote::Remote;
 
@@ -17,13 +17,13 @@ const MOST_PACKS: usize = 32;
 
 impl Remote {
     /// Forgets what the remote was known to have and has no longer: somebody may have removed files.
-    pub fn look_again(&self) -> Result<(), Trouble> {
+    pub fn look_again(&self) -> Result<(), RemoteError> {
         if !self.place.place().can_list() {
             return Ok(());
         }
         let all = self.everything()?;
         let mut there = There::default();
-        for Listed { name, size, .. } in &all {
+        for ListedFile { name, size, .. } in &all {
             let (folder, last) = (name.split('/').next(), name.rsplit('/').next());
             let last = last.unwrap_or_default();
             match (folder, layout::digest_of(name), layout::pack_of(name)) {
@@ -75,7 +75,7 @@ impl Remote {
     }
 
     /// Learns all packs that the remote has, also those that it lacked for a time.
-    pub fn learn_all(&self) -> Result<(), Trouble> {
+    pub fn learn_all(&self) -> Result<(), RemoteError> {
         if !self.place.place().can_list() || !self.is_begun()? {
             return Ok(());
         }
@@ -90,7 +90,7 @@ impl Remote {
     pub(crate) fn look_for_packs<'a>(
         &self,
         objects: impl IntoIterator<Item = &'a Digest>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), RemoteError> {
         let checked = self.state().checked.clone();
         let mut packs: BTreeSet<Digest> = BTreeSet::new();
         let mut large: BTreeSet<(Digest, u64)> = BTreeSet::new();
@@ -99,7 +99,7 @@ impl Remote {
                 let Some((pack, found)) = known.find(digest) else { continue };
                 if !checked.contains(&pack) {
                     packs.insert(pack);
-                    if let Found::Large { size } = found {
+                    if let ObjectLocation::Large { size } = found {
                         large.insert((*digest, size));
                     }
                 }
@@ -118,7 +118,8 @@ impl Remote {
             let found = self.place.size(&layout::object(digest));
             Ok(found.map_err(|refusal| self.give_up(refusal))? == Some(*size))
         });
-        let are_there: Result<Vec<bool>, Trouble> = are_there.into_iter().chain(sizes).collect();
+        let are_there: Result<Vec<bool>, RemoteError> =
+            are_there.into_iter().chain(sizes).collect();
         if are_there?.contains(&false) {
             return self.look_again();
         }
@@ -127,7 +128,7 @@ impl Remote {
     }
 
     /// Tests if the remote has the files of a pack, without reading them.
-    fn has_pack(&self, index: &PackIndex) -> Result<bool, Trouble> {
+    fn has_pack(&self, index: &PackIndex) -> Result<bool, RemoteError> {
         let listed = self.place.list(&layout::pack(&index.id));
         let listed = listed.map_err(|refusal| self.give_up(refusal))?;
         let has = |name: &str, size: Option<u64>| {

@@ -12,9 +12,9 @@ use cache::{
 };
 use camino::Utf8Path;
 
-use crate::error::Trouble;
-use crate::index::{Found, PackIndex};
-use crate::known::{self, Known, Label, record_hash};
+use crate::error::RemoteError;
+use crate::index::{ObjectLocation, PackIndex};
+use crate::known::{self, KnownFiles, Label, record_hash};
 use crate::layout;
 use crate::outcome::{Fresh, MOST_BYTES, Outcome};
 use crate::remote::Remote;
@@ -41,7 +41,7 @@ impl Push<'_> {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Pushed {
+pub struct PushCounts {
     pub objects: u64,
     pub bytes: u64,
     pub records: u64,
@@ -57,9 +57,9 @@ pub struct Pushed {
     pub damaged: Vec<Digest>,
 }
 
-impl Pushed {
+impl PushCounts {
     pub fn is_nothing(&self) -> bool {
-        *self == Pushed::default()
+        *self == PushCounts::default()
     }
 }
 
@@ -69,7 +69,7 @@ impl Remote {
         self.with_known(|known| Ok(self.is_known(known, table, key, value)))
     }
 
-    fn is_known(&self, known: &Known, table: Table, key: &Digest, value: &[u8]) -> bool {
+    fn is_known(&self, known: &KnownFiles, table: Table, key: &Digest, value: &[u8]) -> bool {
         let by_meaning = self.hash_of(table, key, value);
         // Programs before this one have remembered the hash of the whole value.
         known.has_record(by_meaning) || known.has_record(record_hash(table, key, value))
@@ -89,9 +89,9 @@ impl Remote {
 
     /// Writes everything that the remote is not known to have. If nothing is new, there is no
     /// request.
-    pub fn push(&self, push: Push) -> Result<Pushed, Trouble> {
+    pub fn push(&self, push: Push) -> Result<PushCounts, RemoteError> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut pushed = Pushed::default();
+        let mut pushed = PushCounts::default();
         self.catches_up()?;
         if !self.has_new(&push)? {
             return Ok(pushed);
@@ -133,10 +133,10 @@ impl Remote {
         self.push_labels(labels)?;
         for read in self.each(&outcomes, |outcome| self.push_outcome(outcome)) {
             match read? {
-                Written::New => pushed.outcomes += 1,
-                Written::Same => {}
-                Written::Conflict(name) => pushed.conflicts.push(name),
-                Written::Retried(name) => pushed.retried.push(name),
+                OutcomeWrite::New => pushed.outcomes += 1,
+                OutcomeWrite::Same => {}
+                OutcomeWrite::Conflict(name) => pushed.conflicts.push(name),
+                OutcomeWrite::Retried(name) => pushed.retried.push(name),
             }
         }
         for (name, bytes) in logs_left {
@@ -150,7 +150,7 @@ impl Remote {
 
     /// Makes known what the remote has of results that this process has not asked for: those of another
     /// machine, or of another remote that was copied. Nothing of them is written again.
-    fn learn_of(&self, outcomes: &[Fresh]) -> Result<(), Trouble> {
+    fn learn_of(&self, outcomes: &[Fresh]) -> Result<(), RemoteError> {
         let unasked: Vec<&Fresh> =
             outcomes.iter().filter(|fresh| self.is_first_question(&fresh.key)).collect();
         let mut packs = BTreeSet::new();
@@ -163,16 +163,16 @@ impl Remote {
         scopes.iter().try_for_each(|scope| self.scope(scope).map(drop))
     }
 
-    pub(crate) fn read_outcome(&self, key: &Digest) -> Result<Option<Outcome>, Trouble> {
+    pub(crate) fn read_outcome(&self, key: &Digest) -> Result<Option<Outcome>, RemoteError> {
         let found = self.place.get(&layout::result(key), MOST_BYTES);
         let found = found.map_err(|refusal| self.give_up(refusal))?;
         Ok(found.and_then(|bytes| Outcome::decode(&bytes, key)))
     }
 
     /// Writes one outcome with objects that the remote has. False if its key has one already.
-    pub fn publish(&self, fresh: &Fresh) -> Result<bool, Trouble> {
+    pub fn publish(&self, fresh: &Fresh) -> Result<bool, RemoteError> {
         self.begin()?;
-        Ok(matches!(self.push_outcome(fresh)?, Written::New))
+        Ok(matches!(self.push_outcome(fresh)?, OutcomeWrite::New))
     }
 
     /// Tests if there is anything that the remote is not known to have: asks nothing.
@@ -195,28 +195,30 @@ impl Remote {
     /// Selects the objects that the remote is not known to have, and large ones that it was found
     /// to lack although a pack names them.
     fn new_objects(&self, objects: &[(Digest, u64)]) -> Result<Vec<(Digest, u64)>, CacheError> {
-        let is_known: Vec<Option<Found>> = self.with_known(|known| {
+        let is_known: Vec<Option<ObjectLocation>> = self.with_known(|known| {
             Ok(objects.iter().map(|(digest, _)| Some(known.find(digest)?.1)).collect())
         })?;
         let state = self.state();
         let is_listed = |object: &(Digest, u64)| {
             state.large.as_ref().is_none_or(|large| large.contains(object))
         };
-        let is_new = |(object, found): &(&(Digest, u64), Option<Found>)| match found {
+        let is_new = |(object, found): &(&(Digest, u64), Option<ObjectLocation>)| match found {
             None => true,
-            Some(Found::Large { .. }) => state.wrong.contains(&object.0) || !is_listed(object),
-            Some(Found::Small(_)) => false,
+            Some(ObjectLocation::Large { .. }) => {
+                state.wrong.contains(&object.0) || !is_listed(object)
+            }
+            Some(ObjectLocation::Small(_)) => false,
         };
         let new = objects.iter().zip(is_known).filter(is_new);
         Ok(new.map(|(object, _)| *object).collect())
     }
 
-    pub(crate) fn write(&self, name: &str, bytes: Bytes) -> Result<bool, Trouble> {
+    pub(crate) fn write(&self, name: &str, bytes: Bytes) -> Result<bool, RemoteError> {
         self.place.put(name, bytes).map_err(|refusal| self.give_up(refusal))
     }
 
     /// Turns an empty place into a remote.
-    pub(crate) fn begin(&self) -> Result<(), Trouble> {
+    pub(crate) fn begin(&self) -> Result<(), RemoteError> {
         if self.is_begun()? {
             return Ok(());
         }
@@ -236,8 +238,8 @@ impl Remote {
     fn push_large(
         &self,
         large: Vec<(Digest, u64)>,
-        pushed: &mut Pushed,
-    ) -> Result<Vec<(Digest, u64)>, Trouble> {
+        pushed: &mut PushCounts,
+    ) -> Result<Vec<(Digest, u64)>, RemoteError> {
         let mut there = Vec::new();
         for (digest, size) in large {
             let Some(file) = self.cache.file_of(&digest)? else { continue };
@@ -289,8 +291,8 @@ impl Remote {
         large: Vec<(Digest, u64)>,
         records: Vec<(Table, Digest, u64)>,
         progress: &(dyn Fn(u64, u64) + Sync),
-        pushed: &mut Pushed,
-    ) -> Result<(), Trouble> {
+        pushed: &mut PushCounts,
+    ) -> Result<(), RemoteError> {
         let kept: HashSet<(Table, Digest)> =
             records.iter().map(|(table, key, _)| (*table, *key)).collect();
         let staging = self.cache.staging()?;
@@ -337,10 +339,10 @@ impl Remote {
         Ok(())
     }
 
-    fn push_labels(&self, labels: Vec<Label>) -> Result<(), Trouble> {
+    fn push_labels(&self, labels: Vec<Label>) -> Result<(), RemoteError> {
         let write = |(scope, pack): &Label| self.write(&layout::known(scope, pack), Bytes::new());
         let written = self.each(&labels, write);
-        written.into_iter().collect::<Result<Vec<bool>, Trouble>>()?;
+        written.into_iter().collect::<Result<Vec<bool>, RemoteError>>()?;
         if let Some(there) = &mut self.state().labels {
             there.extend(&labels);
         }
@@ -357,7 +359,7 @@ impl Remote {
         index: &PackIndex,
         folder: &Utf8Path,
         progress: &(dyn Fn(u64, u64) + Sync),
-    ) -> Result<u64, Trouble> {
+    ) -> Result<u64, RemoteError> {
         let total: u64 = index.volumes().map(|(_, size)| size).sum();
         let mut done = 0;
         for (number, size) in index.volumes() {
@@ -370,7 +372,7 @@ impl Remote {
         Ok(total)
     }
 
-    fn push_outcome(&self, fresh: &Fresh) -> Result<Written, Trouble> {
+    fn push_outcome(&self, fresh: &Fresh) -> Result<OutcomeWrite, RemoteError> {
         let packs: BTreeSet<Digest> = self.with_known(|known| {
             let found = fresh.objects.iter().filter_map(|digest| known.find(digest));
             Ok(found.map(|(pack, _)| pack).collect())
@@ -391,34 +393,34 @@ impl Remote {
                 let mut state = self.state();
                 state.repair.outcomes.remove(&fresh.key);
                 state.repair.replaced.insert(name);
-                Written::New
+                OutcomeWrite::New
             }
-            false if self.write(&name, outcome.encode())? => Written::New,
+            false if self.write(&name, outcome.encode())? => OutcomeWrite::New,
             false => self.compare(fresh, &name)?,
         };
-        if !matches!(written, Written::Conflict(_)) {
+        if !matches!(written, OutcomeWrite::Conflict(_)) {
             self.with_known(|known| known.keep_outcome(&self.cache, &self.url, &fresh.key))?;
         }
         Ok(written)
     }
 
     /// The first outcome under a key stays.
-    fn compare(&self, fresh: &Fresh, name: &str) -> Result<Written, Trouble> {
+    fn compare(&self, fresh: &Fresh, name: &str) -> Result<OutcomeWrite, RemoteError> {
         match self.read_outcome(&fresh.key)? {
-            Some(first) if first.summary == fresh.summary => Ok(Written::Same),
+            Some(first) if first.summary == fresh.summary => Ok(OutcomeWrite::Same),
             Some(_) if known::is_ignored(&self.cache, fresh.table, &fresh.key)? => {
-                Ok(Written::Retried(fresh.name.clone()))
+                Ok(OutcomeWrite::Retried(fresh.name.clone()))
             }
-            Some(_) => Ok(Written::Conflict(fresh.name.clone())),
+            Some(_) => Ok(OutcomeWrite::Conflict(fresh.name.clone())),
             None => {
                 self.tell_wrong(name, "it is damaged or belongs to another key");
-                Ok(Written::Same)
+                Ok(OutcomeWrite::Same)
             }
         }
     }
 }
 
-enum Written {
+enum OutcomeWrite {
     New,
     Same,
     Conflict(String),

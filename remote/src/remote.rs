@@ -13,14 +13,14 @@ use bytes::Bytes;
 use cache::{Cache, CacheError, Digest, Table};
 
 use crate::address::Address;
-use crate::error::Trouble;
-use crate::fetch::Brought;
+use crate::error::RemoteError;
+use crate::fetch::FetchCounts;
 use crate::folder::Folder;
-use crate::known::{self, Known, Label};
+use crate::known::{self, KnownFiles, Label};
 use crate::layout;
 use crate::outcome::{self, Outcome};
-use crate::place::{Place, Refusal};
-use crate::timed::Timed;
+use crate::place::{Refusal, Storage};
+use crate::timed::TimedStorage;
 use crate::workers::each;
 
 /// The times at which results are written to the remote.
@@ -66,13 +66,13 @@ pub struct Remote {
     pub(crate) address: Address,
     /// The key of the address among the records of this machine.
     pub(crate) url: Digest,
-    pub(crate) place: Timed,
+    pub(crate) place: TimedStorage,
     pub(crate) settings: Settings,
     pub(crate) rules: Rules,
     pub(crate) cache: Cache,
     /// The present size of a request for small objects.
     pub(crate) window: AtomicU64,
-    pub(crate) brought: Brought,
+    pub(crate) brought: FetchCounts,
     /// Identifies the attempts of this process at trainings.
     pub(crate) attempt: Digest,
     /// Held by the only push at a time.
@@ -81,12 +81,12 @@ pub struct Remote {
     pub(crate) committing: Mutex<()>,
     /// Held by the only one that numbers checkpoints.
     numbering: Mutex<()>,
-    state: Mutex<State>,
+    state: Mutex<RemoteState>,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct State {
-    known: Option<Known>,
+pub(crate) struct RemoteState {
+    known: Option<KnownFiles>,
     /// The commits of the cache at the last look for what other processes have learned.
     known_at: Option<u64>,
     /// None before the first request; false for a remote without anything.
@@ -135,14 +135,14 @@ impl Remote {
         settings: Settings,
         rules: Rules,
         cache: Cache,
-    ) -> Result<Remote, Trouble> {
+    ) -> Result<Remote, RemoteError> {
         let place = place(&address, &settings)?;
         Ok(Remote::at(place, address, settings, rules, cache))
     }
 
     /// At a place of the caller.
     pub fn at(
-        place: Arc<dyn Place>,
+        place: Arc<dyn Storage>,
         address: Address,
         settings: Settings,
         rules: Rules,
@@ -151,12 +151,12 @@ impl Remote {
         Remote {
             url: Digest::of(address.as_str().as_bytes()),
             address,
-            place: Timed::new(place, settings.timeout),
+            place: TimedStorage::new(place, settings.timeout),
             settings,
             rules,
             cache,
             window: AtomicU64::new(0),
-            brought: Brought::default(),
+            brought: FetchCounts::default(),
             attempt: random(),
             turn: Mutex::default(),
             committing: Mutex::default(),
@@ -223,33 +223,33 @@ impl Remote {
         !self.state().away
     }
 
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, RemoteState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Gives access to the known contents of the remote.
     pub(crate) fn with_known<T>(
         &self,
-        work: impl FnOnce(&mut Known) -> Result<T, CacheError>,
+        work: impl FnOnce(&mut KnownFiles) -> Result<T, CacheError>,
     ) -> Result<T, CacheError> {
         let mut state = self.state();
         let known = match state.known.take() {
             Some(known) => known,
             None => {
                 state.known_at = Some(self.cache.generation()?);
-                Known::load(&self.cache, &self.url)?
+                KnownFiles::load(&self.cache, &self.url)?
             }
         };
         work(state.known.insert(known))
     }
 
     /// The answer to a request; none if there is no answer, which is reported once.
-    pub(crate) fn answer<T>(&self, answer: Result<T, Refusal>) -> Result<Option<T>, Trouble> {
+    pub(crate) fn answer<T>(&self, answer: Result<T, Refusal>) -> Result<Option<T>, RemoteError> {
         let Refusal(why) = match answer {
             Ok(answer) => return Ok(Some(answer)),
             Err(refusal) => refusal,
         };
-        let trouble = Trouble::Away { url: self.address.to_string(), why };
+        let trouble = RemoteError::Away { url: self.address.to_string(), why };
         if self.settings.require {
             return Err(trouble);
         }
@@ -261,16 +261,19 @@ impl Remote {
     }
 
     /// The remote is not asked from now on.
-    pub(crate) fn give_up(&self, Refusal(why): Refusal) -> Trouble {
+    pub(crate) fn give_up(&self, Refusal(why): Refusal) -> RemoteError {
         self.state().away = true;
-        Trouble::Away { url: self.address.to_string(), why }
+        RemoteError::Away { url: self.address.to_string(), why }
     }
 
     /// Reports a damaged or unreadable file, which is not used.
     pub(crate) fn tell_wrong(&self, name: &str, why: &str) {
         let why = self.unreadable().remove(name).unwrap_or_else(|| why.to_owned());
         let (url, name) = (self.address.to_string(), name.to_owned());
-        self.tell_ignored(format!("{}; the file is ignored", Trouble::Wrong { url, name, why }));
+        self.tell_ignored(format!(
+            "{}; the file is ignored",
+            RemoteError::Wrong { url, name, why }
+        ));
     }
 
     /// Reports a folder that could not be listed. True if it is one.
@@ -315,7 +318,7 @@ impl Remote {
     }
 
     /// True if there is a remote of a known format. Asks once.
-    pub(crate) fn is_begun(&self) -> Result<bool, Trouble> {
+    pub(crate) fn is_begun(&self) -> Result<bool, RemoteError> {
         let begun = {
             let state = self.state();
             if state.away { Some(false) } else { state.begun }
@@ -352,7 +355,7 @@ impl Remote {
 
     /// The outcome under a key, if the remote has one. Its objects are known afterwards, and come
     /// when they are read.
-    pub fn outcome(&self, key: &Digest) -> Result<Option<Bytes>, Trouble> {
+    pub fn outcome(&self, key: &Digest) -> Result<Option<Bytes>, RemoteError> {
         if !self.is_first_question(key) || !self.is_begun()? {
             return Ok(None);
         }
@@ -375,7 +378,7 @@ impl Remote {
     }
 
     /// The present outcome under a key; unlike [`Remote::outcome`], every call asks.
-    pub fn look_up(&self, key: &Digest) -> Result<Option<Bytes>, Trouble> {
+    pub fn look_up(&self, key: &Digest) -> Result<Option<Bytes>, RemoteError> {
         if !self.is_begun()? {
             return Ok(None);
         }
@@ -392,7 +395,7 @@ impl Remote {
 
     /// Makes records of a scope known; true if there were new ones. The scope is one of this
     /// process: what it pushes is found under it.
-    pub fn scope(&self, scope: &Digest) -> Result<bool, Trouble> {
+    pub fn scope(&self, scope: &Digest) -> Result<bool, RemoteError> {
         let is_read = {
             let mut state = self.state();
             state.scopes.insert(*scope);
@@ -430,7 +433,7 @@ impl Remote {
     }
 
     /// From now on, records are read under this scope alone. Under all others they are only written.
-    pub fn read_only_under(&self, scope: &Digest) -> Result<(), Trouble> {
+    pub fn read_only_under(&self, scope: &Digest) -> Result<(), RemoteError> {
         self.state().only = Some(*scope);
         self.scope(scope).map(drop)
     }
@@ -503,7 +506,7 @@ fn random() -> Digest {
     Digest::of(&parts.map(u64::to_le_bytes).concat())
 }
 
-fn place(address: &Address, settings: &Settings) -> Result<Arc<dyn Place>, Trouble> {
+fn place(address: &Address, settings: &Settings) -> Result<Arc<dyn Storage>, RemoteError> {
     match address.folder() {
         Some(folder) => Ok(Arc::new(Folder::new(folder))),
         None => server(address, settings.timeout),
@@ -511,11 +514,11 @@ fn place(address: &Address, settings: &Settings) -> Result<Arc<dyn Place>, Troub
 }
 
 #[cfg(feature = "cloud")]
-fn server(address: &Address, timeout: Duration) -> Result<Arc<dyn Place>, Trouble> {
+fn server(address: &Address, timeout: Duration) -> Result<Arc<dyn Storage>, RemoteError> {
     Ok(Arc::new(crate::cloud::Cloud::new(address.clone(), timeout)))
 }
 
 #[cfg(not(feature = "cloud"))]
-fn server(address: &Address, _: Duration) -> Result<Arc<dyn Place>, Trouble> {
-    Err(Trouble::NotBuilt { url: address.to_string() })
+fn server(address: &Address, _: Duration) -> Result<Arc<dyn Storage>, RemoteError> {
+    Err(RemoteError::NotBuilt { url: address.to_string() })
 }

@@ -9,14 +9,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use cache::{ArchiveEntry, Digest, FIRST_ENTRY, Table};
 
-use crate::error::Trouble;
+use crate::error::RemoteError;
 use crate::index::PackIndex;
 use crate::known::without_ignored;
 use crate::layout::{self, is_in};
 use crate::outcome::{Fresh, MOST_BYTES, Outcome};
-use crate::place::{Listed, Refusal};
+use crate::place::{ListedFile, Refusal};
 use crate::remote::{OpenRepair, Remote};
-use crate::verify::Verified;
+use crate::verify::VerifyReport;
 
 /// The intact contents of damaged packs. The next push writes them again.
 #[derive(Debug, Clone, Default)]
@@ -34,12 +34,12 @@ pub struct Salvage {
     /// The keys of outcomes with objects that their packs do not list: those of a pack without an index,
     /// or of a pack that they do not name.
     pub unlisted: BTreeSet<Digest>,
-    pub damaged: Damaged,
+    pub damaged: DamagedFiles,
 }
 
 /// The files that a repair removes.
 #[derive(Debug, Clone, Default)]
-pub struct Damaged {
+pub struct DamagedFiles {
     /// In the order in which they are removed.
     names: Vec<String>,
     /// Files from which nothing can be read, which are removed already.
@@ -47,8 +47,8 @@ pub struct Damaged {
 }
 
 /// The files of a remote, and those that are damaged.
-struct Found<'a> {
-    all: Vec<Listed>,
+struct RepairScan<'a> {
+    all: Vec<ListedFile>,
     indexes: BTreeMap<Digest, PackIndex>,
     wrong: BTreeSet<&'a str>,
     /// The packs to write again.
@@ -57,7 +57,7 @@ struct Found<'a> {
     unreadable: BTreeSet<Digest>,
 }
 
-impl Found<'_> {
+impl RepairScan<'_> {
     fn names(&self) -> impl Iterator<Item = &str> {
         self.all.iter().map(|listed| listed.name.as_str())
     }
@@ -71,7 +71,7 @@ impl Found<'_> {
         match self.indexes.get(pack) {
             Some(index) => index.volumes().collect(),
             None => {
-                let number = |listed: &Listed| {
+                let number = |listed: &ListedFile| {
                     Some((layout::volume_number(pack, &listed.name)?, listed.size))
                 };
                 self.all.iter().filter_map(number).collect()
@@ -139,7 +139,7 @@ impl Found<'_> {
 
 /// The packs with a file, or a large object, that cannot be read.
 fn unreadable_packs(
-    verified: &Verified,
+    verified: &VerifyReport,
     indexes: &BTreeMap<Digest, PackIndex>,
 ) -> BTreeSet<Digest> {
     let names = &verified.unreadable;
@@ -155,7 +155,7 @@ fn unreadable_packs(
 impl Remote {
     /// Fetches the intact contents of damaged packs, and makes them unknown, so that the next push
     /// writes them again. Removes only files from which nothing can be read.
-    pub fn begin_repair(&self, verified: &Verified) -> Result<Salvage, Trouble> {
+    pub fn begin_repair(&self, verified: &VerifyReport) -> Result<Salvage, RemoteError> {
         let mut salvage = Salvage::default();
         if verified.wrong.is_empty() {
             return Ok(salvage);
@@ -189,7 +189,7 @@ impl Remote {
         let intact: Vec<Digest> = salvage.intact.iter().copied().collect();
         self.learn(&intact)?;
         self.learn(&found.without_label())?;
-        let Damaged { names, removed } = &mut salvage.damaged;
+        let DamagedFiles { names, removed } = &mut salvage.damaged;
         *names = found.damaged();
         // The push may write other files under these names.
         names.retain(|name| !removed.contains(name));
@@ -211,7 +211,11 @@ impl Remote {
 
     /// Removes what no result can be read from, to make room for the push, and writes damaged labels of
     /// intact packs again.
-    fn remove_useless(&self, found: &Found, damaged: &mut Damaged) -> Result<(), Trouble> {
+    fn remove_useless(
+        &self,
+        found: &RepairScan,
+        damaged: &mut DamagedFiles,
+    ) -> Result<(), RemoteError> {
         let is_useless = |name: &&str| {
             let is_single = is_in(name, layout::OBJECTS) || is_in(name, layout::LOGS);
             found.wrong.contains(name) && is_single
@@ -233,8 +237,8 @@ impl Remote {
 
     /// Removes the damaged files, after a push has written everything that is left of them. Returns
     /// the names of all removed files.
-    pub fn end_repair(&self, damaged: Damaged) -> Result<Vec<String>, Trouble> {
-        let Damaged { names, mut removed } = damaged;
+    pub fn end_repair(&self, damaged: DamagedFiles) -> Result<Vec<String>, RemoteError> {
+        let DamagedFiles { names, mut removed } = damaged;
         // Parts of these results are gone.
         let lost: Vec<String> = self.state().repair.outcomes.iter().map(layout::result).collect();
         for name in lost.into_iter().chain(names) {
@@ -248,7 +252,7 @@ impl Remote {
     }
 
     /// Fetches large objects with more bytes behind their own.
-    fn save_long_objects(&self, found: &Found) -> Result<(), Trouble> {
+    fn save_long_objects(&self, found: &RepairScan) -> Result<(), RemoteError> {
         let named: BTreeMap<Digest, u64> =
             found.indexes.values().flat_map(PackIndex::large).collect();
         let objects = found.all.iter().filter(|listed| is_in(&listed.name, layout::OBJECTS));
@@ -262,7 +266,10 @@ impl Remote {
         Ok(())
     }
 
-    fn look_for_damage<'a>(&self, verified: &'a Verified) -> Result<Found<'a>, Trouble> {
+    fn look_for_damage<'a>(
+        &self,
+        verified: &'a VerifyReport,
+    ) -> Result<RepairScan<'a>, RemoteError> {
         let all = self.everything()?;
         let indexes = self.indexes(&all)?;
         let unreadable = unreadable_packs(verified, &indexes);
@@ -283,7 +290,7 @@ impl Remote {
         let lacks = |index: &PackIndex| index.large().any(|(digest, _)| large.contains(&digest));
         let lacking = indexes.values().filter(|index| lacks(index)).map(|index| index.id);
         let packs = wrong.iter().filter_map(|name| layout::pack_of(name)).chain(lacking).collect();
-        let mut found = Found { all, indexes, wrong, packs, unreadable };
+        let mut found = RepairScan { all, indexes, wrong, packs, unreadable };
         // A pack whose index is missing is no unfinished one if something refers to it.
         let labels = found.wrong.iter().filter(|name| is_in(name, layout::KNOWN));
         let mut named: BTreeSet<Digest> =
@@ -306,8 +313,8 @@ impl Remote {
     fn remove_odd(
         &self,
         wrong: &BTreeSet<&str>,
-        damaged: &mut Damaged,
-    ) -> Result<BTreeSet<String>, Trouble> {
+        damaged: &mut DamagedFiles,
+    ) -> Result<BTreeSet<String>, RemoteError> {
         let odd: Vec<String> =
             self.odd()?.into_iter().filter(|name| wrong.contains(name.as_str())).collect();
         let removed = odd.iter().map(|name| self.place.remove(name)).collect::<Vec<_>>();
@@ -333,9 +340,9 @@ impl Remote {
     fn save_pack(
         &self,
         pack: &Digest,
-        found: &Found,
+        found: &RepairScan,
         salvage: &mut Salvage,
-    ) -> Result<Vec<Digest>, Trouble> {
+    ) -> Result<Vec<Digest>, RemoteError> {
         let mut objects = Vec::new();
         for (number, size) in found.volumes(pack) {
             let name = layout::volume(pack, number);
@@ -378,10 +385,10 @@ impl Remote {
     /// their keys, and the names of unreadable outcomes.
     fn save_outcomes(
         &self,
-        found: &Found,
+        found: &RepairScan,
         contents: &BTreeMap<Digest, Vec<Digest>>,
         salvage: &mut Salvage,
-    ) -> Result<BTreeSet<Digest>, Trouble> {
+    ) -> Result<BTreeSet<Digest>, RemoteError> {
         let mut keys = BTreeSet::new();
         for name in found.names().filter(|name| is_in(name, layout::RESULTS)) {
             let Some(key) = layout::digest_of(name) else { continue };

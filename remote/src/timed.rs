@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use camino::Utf8Path;
 
-use crate::place::{Listed, Place, Refusal};
+use crate::place::{ListedFile, Refusal, Storage};
 
 /// The number of operations that were begun, by kind.
 #[derive(Debug, Default)]
@@ -30,8 +30,8 @@ impl Requests {
 }
 
 #[derive(Debug)]
-pub struct Timed {
-    place: Arc<dyn Place>,
+pub struct TimedStorage {
+    place: Arc<dyn Storage>,
     limit: Duration,
     pub requests: Requests,
 }
@@ -39,12 +39,12 @@ pub struct Timed {
 /// In addition to its time limit, an operation gets a second for this many bytes.
 const BYTES_A_SECOND: u64 = 1 << 20;
 
-impl Timed {
-    pub fn new(place: Arc<dyn Place>, limit: Duration) -> Timed {
-        Timed { place, limit, requests: Requests::default() }
+impl TimedStorage {
+    pub fn new(place: Arc<dyn Storage>, limit: Duration) -> TimedStorage {
+        TimedStorage { place, limit, requests: Requests::default() }
     }
 
-    pub fn place(&self) -> &dyn Place {
+    pub fn place(&self) -> &dyn Storage {
         &*self.place
     }
 
@@ -52,7 +52,7 @@ impl Timed {
     fn within<T: Send + 'static>(
         &self,
         bytes: u64,
-        work: impl FnOnce(&dyn Place) -> Result<T, Refusal> + Send + 'static,
+        work: impl FnOnce(&dyn Storage) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, Refusal> {
         if self.limit == Duration::MAX {
             return work(&*self.place);
@@ -107,7 +107,7 @@ impl Timed {
         self.within(0, move |place| place.size(&name))
     }
 
-    pub fn list(&self, folder: &str) -> Result<Vec<Listed>, Refusal> {
+    pub fn list(&self, folder: &str) -> Result<Vec<ListedFile>, Refusal> {
         self.requests.listed.fetch_add(1, Ordering::Relaxed);
         let folder = folder.to_owned();
         self.within(0, move |place| place.list(&folder))
@@ -133,7 +133,7 @@ mod tests {
     #[derive(Debug)]
     struct Hanging;
 
-    impl Place for Hanging {
+    impl Storage for Hanging {
         fn get(&self, _: &str, _: u64) -> Result<Option<Bytes>, Refusal> {
             loop {
                 std::thread::park();
@@ -151,7 +151,7 @@ mod tests {
         fn size(&self, _: &str) -> Result<Option<u64>, Refusal> {
             Ok(None)
         }
-        fn list(&self, _: &str) -> Result<Vec<Listed>, Refusal> {
+        fn list(&self, _: &str) -> Result<Vec<ListedFile>, Refusal> {
             Ok(Vec::new())
         }
         fn remove(&self, _: &str) -> Result<(), Refusal> {
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn an_operation_that_does_not_end_is_given_up() {
-        let patient = Timed::new(Arc::new(Hanging), Duration::from_millis(20));
+        let patient = TimedStorage::new(Arc::new(Hanging), Duration::from_millis(20));
         let refusal = patient.get("x", 1).err();
         assert_eq!(refusal, Some(Refusal("no answer within 0.02 s".to_owned())));
         assert_eq!(patient.requests.all(), 1);

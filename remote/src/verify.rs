@@ -8,12 +8,12 @@ use cache::{
 };
 
 use crate::archive::PIECE;
-use crate::error::Trouble;
+use crate::error::RemoteError;
 use crate::index::{self, PackIndex};
 use crate::known::Label;
 use crate::layout;
 use crate::outcome::{self, Outcome};
-use crate::place::Listed;
+use crate::place::ListedFile;
 use crate::remote::Remote;
 
 /// The longest log that is read.
@@ -29,7 +29,7 @@ struct Files<'a> {
 }
 
 #[derive(Debug, Clone, Default)]
-pub struct Verified {
+pub struct VerifyReport {
     /// The number of files that were read.
     pub read: u64,
     pub bytes: u64,
@@ -43,7 +43,7 @@ pub struct Verified {
     pub(crate) indexes: BTreeMap<Digest, PackIndex>,
 }
 
-impl Verified {
+impl VerifyReport {
     pub(crate) fn right(&self) -> impl Iterator<Item = &str> {
         self.right.iter().map(String::as_str)
     }
@@ -59,13 +59,17 @@ impl Verified {
 impl Remote {
     /// Reads all files and compares them with their digests and with each other. Also finds files that are
     /// missing: the files of packs, and large objects.
-    pub fn verify(&self, progress: &dyn Fn(u64, u64)) -> Result<Verified, Trouble> {
+    pub fn verify(&self, progress: &dyn Fn(u64, u64)) -> Result<VerifyReport, RemoteError> {
         self.verify_rest(&HashSet::new(), progress)
     }
 
     /// The same after a repair that has removed some files: those that were right before and were kept are
     /// not read again.
-    pub fn verify_again(&self, before: &Verified, removed: &[String]) -> Result<Verified, Trouble> {
+    pub fn verify_again(
+        &self,
+        before: &VerifyReport,
+        removed: &[String],
+    ) -> Result<VerifyReport, RemoteError> {
         let removed: HashSet<&String> = removed.iter().collect();
         let replaced = self.state().repair.replaced.clone();
         let is_kept = |name: &&String| !removed.contains(name) && !replaced.contains(*name);
@@ -77,16 +81,16 @@ impl Remote {
         &self,
         right: &HashSet<&str>,
         progress: &dyn Fn(u64, u64),
-    ) -> Result<Verified, Trouble> {
+    ) -> Result<VerifyReport, RemoteError> {
         let all = self.everything()?;
         let total = all.iter().map(|listed| listed.size).sum();
-        let mut verified = Verified::default();
+        let mut verified = VerifyReport::default();
         let indexes: BTreeMap<Digest, PackIndex> = self.indexes(&all)?;
         let large: BTreeMap<Digest, u64> = indexes.values().flat_map(PackIndex::large).collect();
         let names = all.iter().map(|listed| listed.name.as_str()).collect();
         let files = Files { names, indexes: &indexes, large: &large };
         let mut done = 0;
-        for Listed { name, size, .. } in &all {
+        for ListedFile { name, size, .. } in &all {
             done += size;
             if right.contains(name.as_str()) {
                 continue;
@@ -129,7 +133,7 @@ impl Remote {
     }
 
     /// Gives unreadable files and folders their reason, instead of one that follows from it.
-    fn name_unreadable(&self, verified: &mut Verified) {
+    fn name_unreadable(&self, verified: &mut VerifyReport) {
         let unreadable = self.unreadable();
         let is_below = |name: &str| unreadable.keys().any(|folder| layout::is_in(name, folder));
         verified.wrong.retain(|(name, _)| !unreadable.contains_key(name) && !is_below(name));
@@ -143,7 +147,7 @@ impl Remote {
     fn without_labels(
         &self,
         indexes: &BTreeMap<Digest, PackIndex>,
-    ) -> Result<Vec<Digest>, Trouble> {
+    ) -> Result<Vec<Digest>, RemoteError> {
         if !self.place.place().can_list() {
             return Ok(Vec::new());
         }
@@ -165,7 +169,7 @@ impl Remote {
         Ok(without)
     }
 
-    fn has_scoped(&self, index: &PackIndex) -> Result<bool, Trouble> {
+    fn has_scoped(&self, index: &PackIndex) -> Result<bool, RemoteError> {
         for (volume, offset, length) in index.record_parts() {
             let Some(part) = self.whole_part(&index.id, volume, offset, length)? else { continue };
             let (entries, _) = archive_entries(volume, offset, &part);
@@ -181,7 +185,10 @@ impl Remote {
     }
 
     /// The valid indexes.
-    pub(crate) fn indexes(&self, all: &[Listed]) -> Result<BTreeMap<Digest, PackIndex>, Trouble> {
+    pub(crate) fn indexes(
+        &self,
+        all: &[ListedFile],
+    ) -> Result<BTreeMap<Digest, PackIndex>, RemoteError> {
         let mut indexes = BTreeMap::new();
         for id in all.iter().filter_map(|listed| layout::pack_of(&listed.name)) {
             if indexes.contains_key(&id) {
@@ -196,7 +203,7 @@ impl Remote {
     }
 
     /// The reason why something is wrong.
-    fn look_at(&self, name: &str, size: u64, files: &Files) -> Result<Option<String>, Trouble> {
+    fn look_at(&self, name: &str, size: u64, files: &Files) -> Result<Option<String>, RemoteError> {
         let Files { indexes, large, .. } = files;
         let refused = |refusal| self.give_up(refusal);
         let is = |folder: &str| layout::is_in(name, folder);
@@ -240,7 +247,7 @@ impl Remote {
         name: &str,
         size: u64,
         index: &PackIndex,
-    ) -> Result<Option<String>, Trouble> {
+    ) -> Result<Option<String>, RemoteError> {
         let volume = index.volumes().find(|(number, _)| layout::volume(&index.id, *number) == name);
         let Some((number, expected)) = volume else { return Ok(None) };
         if size != expected {
@@ -267,7 +274,11 @@ impl Remote {
     }
 
     /// The file that `unpack-cache` reads.
-    fn look_at_archive(&self, name: &str, index: &PackIndex) -> Result<Option<String>, Trouble> {
+    fn look_at_archive(
+        &self,
+        name: &str,
+        index: &PackIndex,
+    ) -> Result<Option<String>, RemoteError> {
         let found = self.place.get(name, MOST_ARCHIVE_BYTES);
         let found = found.map_err(|refusal| self.give_up(refusal))?;
         let archive = found.and_then(|bytes| archive_volumes(&bytes));
@@ -277,7 +288,7 @@ impl Remote {
     }
 
     /// The names of most logs end with the digest of their contents.
-    fn look_at_log(&self, name: &str) -> Result<Option<String>, Trouble> {
+    fn look_at_log(&self, name: &str) -> Result<Option<String>, RemoteError> {
         let last = name.rsplit('/').next().unwrap_or_default();
         let Some(stem) = last.strip_suffix(".jsonl").filter(|_| layout::is_log(last)) else {
             return Ok(None);
@@ -301,7 +312,7 @@ impl Remote {
         name: &str,
         size: u64,
         (digest, expected): (Digest, u64),
-    ) -> Result<Option<String>, Trouble> {
+    ) -> Result<Option<String>, RemoteError> {
         if size != expected {
             return Ok(Some(format!("it has {size} bytes instead of {expected}")));
         }

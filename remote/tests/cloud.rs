@@ -60,7 +60,7 @@ fn contents() -> Vec<Bytes> {
 }
 
 /// Makes and pushes everything, with this summary of the outcome.
-fn push(machine: &Machine, summary: &[u8]) -> remote::Pushed {
+fn push(machine: &Machine, summary: &[u8]) -> remote::PushCounts {
     let objects: Vec<(Digest, u64)> = contents()
         .iter()
         .map(|bytes| (machine.cache.put(bytes).unwrap(), bytes.len() as u64))

@@ -17,13 +17,13 @@ const GRACE: Duration = Duration::from_millis(200);
 
 pub struct Connections {
     limits: Limits,
-    state: Mutex<State>,
+    state: Mutex<OpenConnections>,
     /// Notified when a place is free.
     freed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct OpenConnections {
     /// By the order in which they were accepted.
     open: BTreeMap<u64, Connection>,
     accepted: u64,
@@ -134,7 +134,7 @@ impl Connections {
         Ok(Ticket { connections: self.clone(), order })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, OpenConnections> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::connections::Connections;
 use crate::head::Head;
 use crate::limits::Limits;
-use crate::peer::{Begun, Peer};
+use crate::peer::{Peer, RequestStart};
 use crate::refusal::Refusal;
 use crate::request::{Method, Request};
 use crate::rules::Rules;
@@ -102,7 +102,7 @@ fn receive(
     service: &dyn Service,
 ) -> io::Result<Option<Result<Request, Refusal>>> {
     let Some(head) = peer.head()? else { return Ok(None) };
-    let Begun { head, rest } = match head {
+    let RequestStart { head, rest } = match head {
         Ok(begun) => begun,
         Err(refusal) => return Ok(Some(Err(refusal))),
     };

@@ -40,7 +40,7 @@ impl Response {
 }
 
 /// A request with its head read.
-pub(crate) struct Begun {
+pub(crate) struct RequestStart {
     pub head: Head,
     /// The part of the body that came along.
     pub rest: Vec<u8>,
@@ -68,13 +68,13 @@ impl Peer {
     }
 
     /// The head of the request, and what came behind it. None if the client left.
-    pub(crate) fn head(&mut self) -> io::Result<Option<Result<Begun, Refusal>>> {
+    pub(crate) fn head(&mut self) -> io::Result<Option<Result<RequestStart, Refusal>>> {
         let mut bytes = Vec::new();
         loop {
             match Head::parse(&bytes) {
                 Err(refusal) => return Ok(Some(Err(refusal))),
                 Ok(Some((head, length))) => {
-                    return Ok(Some(Ok(Begun { head, rest: bytes.split_off(length) })));
+                    return Ok(Some(Ok(RequestStart { head, rest: bytes.split_off(length) })));
                 }
                 Ok(None) => {}
             }

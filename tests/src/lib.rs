@@ -6,6 +6,7 @@ pub mod browser;
 pub mod guide;
 mod lab;
 pub mod modules;
+pub mod names;
 pub mod picture;
 pub mod players;
 pub mod processes;

@@ -1,7 +1,7 @@
 //! References among the source files of a crate, as far as paths name them.
 
 mod reader;
-mod tokens;
+pub mod tokens;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -4,7 +4,8 @@
 
 use camino::Utf8Path;
 use engine::manifest::{
-    FileKind, LoadOptions, Loaded, Problem, Problems, kind_page, load, reference, schema_text,
+    FileKind, LoadOptions, LoadedPipeline, Problem, Problems, kind_page, load, reference,
+    schema_text,
 };
 use stage_core::{Catalogue, InputPort, Kind, OutputPort, PortType, Work};
 
@@ -19,7 +20,7 @@ audio = "data/wavs"
 
 "#;
 
-fn load_text(text: &str) -> Result<Loaded, Problems> {
+fn load_text(text: &str) -> Result<LoadedPipeline, Problems> {
     let files = |path: &Utf8Path| match path.extension() {
         Some(_) => FileKind::File,
         None => FileKind::Folder,

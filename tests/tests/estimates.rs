@@ -11,7 +11,7 @@ use engine::engine::{EngineError, RunOptions, WorkerCommand};
 use engine::estimate::{Basis, StageEstimate};
 use engine::estimate::{Estimate, RunOutcome, estimate, step_by_formula};
 use engine::event::{Event, Status};
-use engine::gc::Limits;
+use engine::gc::GcLimits;
 use engine::machine::Machine;
 use engine::measure::{self, Measure};
 use engine::record::{ITEM, ItemRecord, SPENT, decode, encode};
@@ -212,7 +212,7 @@ fn what_is_measured_goes_with_the_archive() {
     let (lab, other) = (lab(10), lab(0));
     lab.run();
     let folder = lab.base().join("archive");
-    let limits = Limits { keep_runs: 1, kept_since: None, most_bytes: None };
+    let limits = GcLimits { keep_runs: 1, kept_since: None, most_bytes: None };
     let how =
         Archiving { folder: &folder, bases: &[], volume_bytes: 1 << 30, progress: &|_, _| {} };
     archive::pack(&lab.cache(), &limits, &how).unwrap();

@@ -9,7 +9,7 @@ use cache::fs::MemoryFs;
 use cache::{Access, Cache};
 use camino::{Utf8Path, Utf8PathBuf};
 use engine::estimate::{Basis, Figure, StageEstimate};
-use engine::estimate::{Estimate, Fit, OnGpu, estimate};
+use engine::estimate::{Estimate, FitVerdict, OnGpu, estimate};
 use engine::machine::Machine;
 use engine::manifest::{FileKind, LoadOptions, load};
 use engine::pipeline::{Pipeline, StageWork};
@@ -141,9 +141,12 @@ fn the_table_is_full_and_its_assumptions_are_named() {
 #[test]
 fn the_cheapest_gpu_that_fits_is_marked() {
     let forecast = forecast(&[]);
-    let fits: Vec<(&str, Fit)> =
+    let fits: Vec<(&str, FitVerdict)> =
         forecast.gpus.iter().map(|row| (row.name.as_str(), row.fits)).collect();
-    assert_eq!(fits, [("a100-40", Fit::Yes), ("rtx-4090", Fit::Tight), ("t4", Fit::No)]);
+    assert_eq!(
+        fits,
+        [("a100-40", FitVerdict::Yes), ("rtx-4090", FitVerdict::Tight), ("t4", FitVerdict::No)]
+    );
     let best = forecast.gpus.iter().filter(|row| row.is_best).map(|row| row.name.as_str());
     assert_eq!(best.collect::<Vec<_>>(), ["a100-40"]);
 }
@@ -157,7 +160,7 @@ fn where_no_listed_gpu_fits_the_times_are_those_of_the_first_one() {
         forecast_of(&t4, &["params.precision=f32"])
     };
     let (fits, small) = (only("80GB"), only("2GB"));
-    assert_eq!((fits.gpus[0].fits, small.gpus[0].fits), (Fit::Yes, Fit::No));
+    assert_eq!((fits.gpus[0].fits, small.gpus[0].fits), (FitVerdict::Yes, FitVerdict::No));
     // Reading the sources takes another time in each plan.
     let seconds = |forecast: &Estimate| forecast.total.seconds.likely;
     assert!((seconds(&small) - seconds(&fits)).abs() < 1.0, "{small:?} {fits:?}");
@@ -274,7 +277,7 @@ fn a_gpu_without_bf16_fits_no_training_in_bf16() {
     let small = ["stage.finnish.batch=1", "prices.t4.vram=\"80GB\""];
     let advice = |set: &[&str]| stage(set, "finnish").advice.join("\n");
     let of_t4 = |row: &OnGpu| (row.name == "t4").then_some(row.fits);
-    assert_eq!(forecast(&small).gpus.iter().find_map(of_t4), Some(Fit::No));
+    assert_eq!(forecast(&small).gpus.iter().find_map(of_t4), Some(FitVerdict::No));
     let told = "t4: bf16 is not supported; use `precision = \"auto\"`";
     assert!(advice(&small).contains(told), "{}", advice(&small));
     let half = advice(&[&small[..], &["stage.finnish.precision=\"fp16\""]].concat());

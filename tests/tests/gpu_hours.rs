@@ -1,4 +1,4 @@
-//! The weekly limit of GPU hours: counted in the ledger, enforced, and reported.
+//! The weekly limit of GPU hours: counted in the index, enforced, and reported.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use camino::Utf8PathBuf;
 use engine::archive;
 use engine::engine::WorkerCommand;
 use engine::event::Status;
-use engine::gc::Limits;
+use engine::gc::GcLimits;
 use engine::gpu_hours::{Usage, UsageRecord, seconds};
 use engine::record::{USAGE, encode};
 use throstle_tests::Lab;
@@ -97,7 +97,7 @@ fn the_hours_go_with_the_archive() {
     let (lab, other) = (lab_on("cuda:0", ""), lab_on("cuda:0", ""));
     use_gpus(&lab, 100.0, 31.0);
     let folder = lab.base().join("archive");
-    let limits = Limits { keep_runs: 1, kept_since: None, most_bytes: None };
+    let limits = GcLimits { keep_runs: 1, kept_since: None, most_bytes: None };
     let how =
         Archiving { folder: &folder, bases: &[], volume_bytes: 1 << 30, progress: &|_, _| {} };
     archive::pack(&lab.cache(), &limits, &how).unwrap();

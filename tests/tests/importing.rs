@@ -8,7 +8,7 @@ use std::io::{BufWriter, Write};
 use std::process::Command;
 
 use nix::sys::resource::{UsageWho, getrusage};
-use stage_families::dac::{Config, Layout};
+use stage_families::dac::{DacConfig, DacLayout};
 use stage_formats::pth::PthWriter;
 use stage_formats::safetensors::SafetensorsWriter;
 use stage_formats::{Dtype, Tensor, TensorInfo};
@@ -46,7 +46,7 @@ fn project(file: &str) -> (Project, BufWriter<File>) {
 }
 
 fn infos() -> BTreeMap<String, TensorInfo> {
-    let layout = Layout::of(&Config::from_json(SIZES.as_bytes()).unwrap());
+    let layout = DacLayout::of(&DacConfig::from_json(SIZES.as_bytes()).unwrap());
     let info = |shape: Vec<i64>| {
         TensorInfo::new(Dtype::F32, shape.iter().map(|size| *size as usize).collect::<Vec<_>>())
     };

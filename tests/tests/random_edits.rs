@@ -10,7 +10,7 @@ use cache::fs::fault::ENOSPC;
 use cache::fs::{Fault, Fs, MemoryFs};
 use engine::engine::EngineError;
 use engine::event::Status;
-use engine::plan::Planned;
+use engine::plan::PlannedValue;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use throstle_tests::{Lab, worlds};
@@ -247,7 +247,7 @@ fn roots(lab: &Lab) -> Vec<(String, Digest)> {
     let root = |stage: &engine::pipeline::StageSpec| {
         let outputs = plan.stage(stage.id).known.outputs.values();
         let roots = outputs.filter_map(|output| match output {
-            Planned::Root { root, .. } => Some((stage.name.clone(), *root)),
+            PlannedValue::Root { root, .. } => Some((stage.name.clone(), *root)),
             _ => None,
         });
         roots.collect::<Vec<_>>()

@@ -14,7 +14,7 @@ use std::process::Command;
 
 use camino::Utf8Path;
 use engine::event::Status;
-use engine::plan::Planned;
+use engine::plan::PlannedValue;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use rand::rngs::StdRng;
@@ -235,7 +235,7 @@ fn outcome(lab: &Lab) -> Vec<String> {
     for stage in &pipeline.stages {
         let planned = plan.stage(stage.id);
         for output in planned.known.outputs.values() {
-            if let Planned::Root { root, items } = output {
+            if let PlannedValue::Root { root, items } = output {
                 lines.push(format!("{} {root} {items}", stage.name));
             }
         }

@@ -9,7 +9,7 @@ use camino::Utf8PathBuf;
 use engine::archive;
 use engine::engine::{RunOptions, StopFlag, WorkerCommand};
 use engine::event::{Event, Status};
-use engine::gc::Limits;
+use engine::gc::GcLimits;
 use throstle_tests::train::Remote;
 use throstle_tests::training::{MANIFEST, STEPS, lab, steps, weights};
 use throstle_tests::{Lab, RanProgram, command};
@@ -170,7 +170,7 @@ fn they_are_listed_on_another_machine_that_has_the_archive() {
     let lab = lab_with_odd();
     lab.run();
     let folder = lab.base().join("archive");
-    let limits = Limits { keep_runs: 1, kept_since: None, most_bytes: None };
+    let limits = GcLimits { keep_runs: 1, kept_since: None, most_bytes: None };
     let how =
         Archiving { folder: &folder, bases: &[], volume_bytes: 1 << 30, progress: &|_, _| {} };
     archive::pack(&lab.cache(), &limits, &how).unwrap();

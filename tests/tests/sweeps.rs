@@ -10,9 +10,9 @@ use camino::Utf8PathBuf;
 use engine::engine::{RunOptions, StopFlag};
 use engine::estimate::estimate;
 use engine::event::{Event, Status, Verdict};
-use engine::gc::{self, Limits};
+use engine::gc::{self, GcLimits};
 use engine::machine::Machine;
-use engine::trials::{State, SweepState, sweep_states};
+use engine::trials::{SweepState, TrialState, sweep_states};
 use throstle_tests::processes::{Ended, start, wait};
 use throstle_tests::train::{Remote, score};
 use throstle_tests::training::steps;
@@ -130,7 +130,7 @@ fn the_last_rung_is_the_training_that_was_never_interrupted() {
     let swept = lab(&manifest(9, RUNGS));
     swept.run();
     let standing = standing(&swept);
-    let winner = standing.trials.iter().find(|row| row.state == State::Winner).unwrap();
+    let winner = standing.trials.iter().find(|row| row.state == TrialState::Winner).unwrap();
     // The same values as written, without a sweep.
     let plain = manifest(9, "").split("[sweep.rate]").next().unwrap().to_owned();
     let plain = plain.replace("every = 2", &format!("every = 5\nrate = {}", winner.values["rate"]));
@@ -321,7 +321,7 @@ fn a_trial_that_ends_its_own_program_in_every_run_ranks_last_and_stops_no_other(
     assert_eq!(failed, 2);
     let standing = standing(&lab);
     let dead = standing.trials.iter().find(|row| row.values["dies_at"] == "4").unwrap();
-    assert_eq!(dead.state, State::Failed);
+    assert_eq!(dead.state, TrialState::Failed);
     let why = dead.failure.as_deref().unwrap();
     assert!(why.starts_with("failed in 2 runs; last error: "), "{why}");
     assert!(standing.is_decided && standing.winner.is_some());
@@ -350,7 +350,7 @@ fn a_program_that_dies_in_every_trial_blames_none_of_them() {
         // One more may have begun.
         assert!((1..=4).contains(&tried.len()), "the run ends soon: {tried:?}");
         let standing = standing(&lab);
-        assert!(standing.trials.iter().all(|row| row.state == State::Open), "{standing:?}");
+        assert!(standing.trials.iter().all(|row| row.state == TrialState::Open), "{standing:?}");
     }
 }
 
@@ -370,7 +370,7 @@ rungs = [1, 3]
     let failed: Vec<&str> = standing
         .trials
         .iter()
-        .filter(|row| row.state == State::Failed)
+        .filter(|row| row.state == TrialState::Failed)
         .map(|row| row.trial.as_str())
         .collect();
     assert!(failed.contains(&"1"), "it fails at its first step: {standing:?}");
@@ -510,7 +510,7 @@ fn a_higher_score_may_be_better() {
 fn a_decided_sweep_goes_on_after_a_garbage_collection() {
     let lab = lab(&manifest(9, RUNGS));
     lab.run();
-    let limits = Limits { keep_runs: 1, kept_since: None, most_bytes: None };
+    let limits = GcLimits { keep_runs: 1, kept_since: None, most_bytes: None };
     let cache = lab.cache();
     let plan = gc::plan(&cache, &limits).unwrap();
     cache.sweep(plan.sweep).unwrap();

@@ -12,7 +12,7 @@ use camino::Utf8PathBuf;
 use engine::archive;
 use engine::engine::{RunOptions, StopFlag, WorkerCommand};
 use engine::event::{Event, Status};
-use engine::gc::{self, Limits};
+use engine::gc::{self, GcLimits};
 use stage_core::{
     Context, Fields, GatherInput, GatherJob, GatherOutput, Job, Kind, NewValue, Parameter,
     ParameterType, PortOutput, Setup, Stage, StageError,
@@ -244,7 +244,7 @@ fn training_saves_before_the_deadline() {
 
 fn sweep(lab: &Lab, keep_runs: usize) {
     let cache = lab.cache();
-    let limits = Limits { keep_runs, kept_since: None, most_bytes: None };
+    let limits = GcLimits { keep_runs, kept_since: None, most_bytes: None };
     cache.sweep(gc::plan(&cache, &limits).unwrap().sweep).unwrap();
 }
 
@@ -273,7 +273,7 @@ fn training_that_was_interrupted_goes_on_from_its_checkpoint_on_another_machine(
     let saved = checkpoint(&lab);
     assert!((2..STEPS).contains(&saved), "{saved}");
     let folder = lab.base().join("archive");
-    let limits = Limits { keep_runs: 1, kept_since: None, most_bytes: None };
+    let limits = GcLimits { keep_runs: 1, kept_since: None, most_bytes: None };
     let how =
         Archiving { folder: &folder, bases: &[], volume_bytes: 1 << 20, progress: &|_, _| {} };
     let packed = archive::pack(&lab.cache(), &limits, &how).unwrap();

@@ -10,7 +10,7 @@ use engine::units;
 use stage_core::{Fields, Kind, Parameters};
 
 use crate::report::figures::figures;
-use crate::report::training::Ended;
+use crate::report::training::TrainingResult;
 
 /// Licences under their names on the hub; others are `other` with a name.
 const LICENSES: [&str; 14] = [
@@ -257,7 +257,7 @@ fn is_measure(kind: &Kind, parameters: &Parameters, name: &str) -> bool {
     let of_items = name.strip_prefix("mean of `").and_then(|rest| rest.strip_suffix('`'));
     let Some(field) = of_items else {
         let makes_model = kind.outputs.first().is_some_and(|port| !port.gives.is_empty());
-        return !makes_model || Ended::FIGURES.contains(&name);
+        return !makes_model || TrainingResult::FIGURES.contains(&name);
     };
     let is_written =
         kind.outputs.iter().flat_map(|port| port.writes).any(|(written, _)| *written == field);

@@ -7,7 +7,7 @@ use cache::Digest;
 use engine::event::Event;
 use engine::history;
 use engine::pipeline::Reads;
-use engine::plan::{DatasetDiff, Keyed, compare_datasets, compare_keys};
+use engine::plan::{DatasetDiff, StageIdentity, compare_datasets, compare_keys};
 use engine::reason::Reason;
 use engine::record::{LastRecord, PortValue, Previous, RunRecord, StageRecord};
 use engine::runlog;
@@ -18,7 +18,7 @@ use crate::report::figures::figures;
 
 /// The differences between two runs, with the number of equal stages.
 #[derive(Debug, Default, Serialize)]
-pub struct Comparison {
+pub struct RunComparison {
     pub only_in_old: Vec<String>,
     pub only_in_new: Vec<String>,
     pub changed: Vec<StageChange>,
@@ -35,7 +35,7 @@ pub struct StageChange {
     pub items: Option<ItemCounts>,
     pub quarantined: Option<Change>,
     /// Figures of the stage that differ between the runs.
-    pub measures: Vec<Measure>,
+    pub measures: Vec<MeasureChange>,
     /// The outputs are equal although the keys differ.
     pub gives_the_same: bool,
 }
@@ -56,15 +56,15 @@ pub struct Change {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Measure {
+pub struct MeasureChange {
     pub name: String,
     #[serde(flatten)]
     pub change: Change,
 }
 
-impl Comparison {
-    pub fn of(store: &Store, old: &RunRecord, new: &RunRecord) -> Result<Comparison, ReadError> {
-        let mut comparison = Comparison::default();
+impl RunComparison {
+    pub fn of(store: &Store, old: &RunRecord, new: &RunRecord) -> Result<RunComparison, ReadError> {
+        let mut comparison = RunComparison::default();
         let mut told = BTreeSet::new();
         for stage in order(store, old, new)? {
             match (old.keys.get(&stage), new.keys.get(&stage)) {
@@ -127,7 +127,7 @@ fn compare(
 fn reasons(store: &Store, old: Previous, new: Previous) -> Vec<String> {
     let before =
         LastRecord { key: old.0, roots: old.1, run: 0, reasons: Vec::new(), previous: None };
-    let now = Keyed { digest: new.0.digest(), key: new.0, roots: new.1 };
+    let now = StageIdentity { digest: new.0.digest(), key: new.0, roots: new.1 };
     let reasons = compare_keys(store, &before, &now, &|_| Reads::All);
     reasons.iter().map(ToString::to_string).collect()
 }
@@ -160,7 +160,7 @@ impl StageChange {
         for name in names {
             let change = Change { old: before.remove(&name), new: now.remove(&name) };
             if change.is_one() {
-                self.measures.push(Measure { name, change });
+                self.measures.push(MeasureChange { name, change });
             }
         }
         Ok(())
@@ -173,7 +173,7 @@ impl Change {
     }
 }
 
-impl Measure {
+impl MeasureChange {
     /// A representation for comparison that is exact to the bit.
     fn heard(&self) -> (String, Option<u64>, Option<u64>) {
         let bits = |value: Option<f64>| value.map(f64::to_bits);

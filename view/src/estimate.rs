@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use engine::estimate::{Basis, Figure, StageEstimate};
-use engine::estimate::{Estimate, Fit, Fitted, OnGpu, RunOutcome, Total};
+use engine::estimate::{Estimate, EstimateTotal, FitVerdict, OnGpu, RunOutcome, SessionFit};
 use engine::pipeline::Pipeline;
 use engine::units;
 
@@ -21,7 +21,7 @@ pub struct EstimateText<'a> {
     pub pipeline: &'a Pipeline,
     pub estimate: &'a Estimate,
     /// The total of the manifest without `--set`.
-    pub before: Option<&'a Total>,
+    pub before: Option<&'a EstimateTotal>,
     pub paint: Paint,
 }
 
@@ -151,15 +151,15 @@ impl EstimateText<'_> {
             cell(Some(row.gpu_seconds), units::seconds, shown),
             cell(Some(row.money), money, shown),
             match row.fits {
-                Fit::Yes => self.paint.good("yes"),
-                Fit::Tight => self.paint.warning("tight"),
-                Fit::No => self.paint.bad("no"),
+                FitVerdict::Yes => self.paint.good("yes"),
+                FitVerdict::Tight => self.paint.warning("tight"),
+                FitVerdict::No => self.paint.bad("no"),
             },
             if row.is_best { self.paint.strong("cheapest that fits") } else { String::new() },
         ]
     }
 
-    fn difference(&self, before: &Total, text: &mut String) {
+    fn difference(&self, before: &EstimateTotal, text: &mut String) {
         let now = &self.estimate.total;
         let seconds = signed(now.seconds.likely - before.seconds.likely, units::seconds);
         let mut parts = vec![format!("time {seconds}")];
@@ -226,7 +226,7 @@ impl Alike {
 }
 
 /// The part of the work that fits into this session.
-fn room(fitted: &Fitted) -> String {
+fn room(fitted: &SessionFit) -> String {
     let limits = [(fitted.room.seconds, ""), (fitted.room.gpu_seconds, " of GPU time")];
     let limits = limits.into_iter().filter_map(|(seconds, of)| {
         Some(format!("{}{of}", units::seconds(seconds.filter(|seconds| seconds.is_finite())?)))
@@ -250,7 +250,7 @@ fn room(fitted: &Fitted) -> String {
 }
 
 /// `will not be enough for tokens, packed, which take 2m00s (1m00s to 4m00s), cost 2.00`.
-pub fn left_out(fitted: &Fitted) -> String {
+pub fn left_out(fitted: &SessionFit) -> String {
     let names = clean(&fitted.left_out.join(", ")).into_owned();
     let seconds = band(fitted.left_out_seconds, units::seconds);
     let cost = fitted
@@ -407,7 +407,7 @@ mod tests {
             advice: vec!["t4: batch = 2 fits".to_owned()],
             ..StageEstimate::unknown(4_000)
         };
-        let total = Total {
+        let total = EstimateTotal {
             seconds,
             gpu_seconds: Figure::default(),
             disk_bytes: Figure::exact(3e9),
@@ -429,13 +429,13 @@ mod tests {
         let estimate = Estimate {
             stages: stages.into(),
             total: total.clone(),
-            gpus: vec![gpu("t4", Fit::No, false), gpu("a100", Fit::Yes, true)],
+            gpus: vec![gpu("t4", FitVerdict::No, false), gpu("a100", FitVerdict::Yes, true)],
             assumptions: vec!["the moon is round".to_owned()],
             assumed_counts: Vec::new(),
             fitted: None,
             devices: Vec::new(),
         };
-        let before = Total { seconds: Figure::exact(90.0), ..total };
+        let before = EstimateTotal { seconds: Figure::exact(90.0), ..total };
         let (pipeline, estimate) = (&pipeline, &estimate);
         let text =
             EstimateText { pipeline, estimate, before: Some(&before), paint: Paint::default() };

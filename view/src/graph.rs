@@ -23,13 +23,13 @@ pub struct Node {
     pub name: String,
     /// The stage kind, or the licence of an asset.
     pub detail: String,
-    pub state: State,
+    pub state: NodeState,
     /// The tooltip: counts and reasons.
     pub title: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum NodeState {
     Asset,
     /// A stage without a plan.
     Stage,
@@ -71,7 +71,7 @@ impl Graph {
             graph.nodes.push(Node {
                 name: format!("assets.{name}"),
                 detail: asset.license.clone().unwrap_or_default(),
-                state: State::Asset,
+                state: NodeState::Asset,
                 title: asset.path.to_string(),
             });
         }
@@ -103,7 +103,8 @@ impl Graph {
         let mut text = String::from("flowchart TD\n");
         for (at, node) in self.nodes.iter().enumerate() {
             let label = mermaid_label(node);
-            let (open, close) = if node.state == State::Asset { ("([", "])") } else { ("[", "]") };
+            let (open, close) =
+                if node.state == NodeState::Asset { ("([", "])") } else { ("[", "]") };
             let _ = writeln!(text, "  n{at}{open}\"{label}\"{close}:::{}", class(node.state));
         }
         for edge in &self.edges {
@@ -130,7 +131,7 @@ impl Graph {
         let mut text = String::from("digraph pipeline {\n  node [shape=box, style=filled];\n");
         for (at, node) in self.nodes.iter().enumerate() {
             let colours = colours(node.state);
-            let shape = if node.state == State::Asset { ", shape=ellipse" } else { "" };
+            let shape = if node.state == NodeState::Asset { ", shape=ellipse" } else { "" };
             let _ = writeln!(
                 text,
                 "  n{at} [label={}, tooltip={}, fillcolor=\"{}\", color=\"{}\"{shape}];",
@@ -158,8 +159,8 @@ impl Graph {
 
 fn stage_node(stage: &StageSpec, planned: Option<&PlannedStage>) -> Node {
     let (state, title) = match planned {
-        Some(planned) => (State::Planned(planned.verdict), title(planned)),
-        None => (State::Stage, stage.kind.summary.to_owned()),
+        Some(planned) => (NodeState::Planned(planned.verdict), title(planned)),
+        None => (NodeState::Stage, stage.kind.summary.to_owned()),
     };
     Node { name: stage.name.clone(), detail: stage.kind.name.to_owned(), state, title }
 }
@@ -182,13 +183,13 @@ fn title(planned: &PlannedStage) -> String {
 }
 
 /// The states that a drawing of a plan can show.
-const STATES: [State; 6] = [
-    State::Asset,
-    State::Stage,
-    State::Planned(Verdict::Fresh),
-    State::Planned(Verdict::Dirty),
-    State::Planned(Verdict::Unknown),
-    State::Planned(Verdict::Out),
+const STATES: [NodeState; 6] = [
+    NodeState::Asset,
+    NodeState::Stage,
+    NodeState::Planned(Verdict::Fresh),
+    NodeState::Planned(Verdict::Dirty),
+    NodeState::Planned(Verdict::Unknown),
+    NodeState::Planned(Verdict::Out),
 ];
 
 struct Colours {
@@ -196,34 +197,34 @@ struct Colours {
     line: &'static str,
 }
 
-fn colours(state: State) -> Colours {
+fn colours(state: NodeState) -> Colours {
     let (fill, line) = match state {
-        State::Asset => ("#f3f4f6", "#6b7280"),
-        State::Stage => ("#eff6ff", "#3b82f6"),
-        State::Planned(Verdict::Fresh) => ("#dcfce7", "#16a34a"),
-        State::Planned(Verdict::Dirty) => ("#fef3c7", "#d97706"),
-        State::Planned(Verdict::Unknown | Verdict::Out) | State::Ended(End::Missed) => {
+        NodeState::Asset => ("#f3f4f6", "#6b7280"),
+        NodeState::Stage => ("#eff6ff", "#3b82f6"),
+        NodeState::Planned(Verdict::Fresh) => ("#dcfce7", "#16a34a"),
+        NodeState::Planned(Verdict::Dirty) => ("#fef3c7", "#d97706"),
+        NodeState::Planned(Verdict::Unknown | Verdict::Out) | NodeState::Ended(End::Missed) => {
             ("#e5e7eb", "#4b5563")
         }
-        State::Ended(End::Executed) => ("#fef3c7", "#d97706"),
-        State::Ended(End::Reused) => ("#dcfce7", "#16a34a"),
-        State::Ended(End::Failed) => ("#fee2e2", "#dc2626"),
+        NodeState::Ended(End::Executed) => ("#fef3c7", "#d97706"),
+        NodeState::Ended(End::Reused) => ("#dcfce7", "#16a34a"),
+        NodeState::Ended(End::Failed) => ("#fee2e2", "#dc2626"),
     };
     Colours { fill, line }
 }
 
-fn class(state: State) -> &'static str {
+fn class(state: NodeState) -> &'static str {
     match state {
-        State::Asset => "asset",
-        State::Stage => "stage",
-        State::Planned(Verdict::Fresh) => "fresh",
-        State::Planned(Verdict::Dirty) => "dirty",
-        State::Planned(Verdict::Unknown) => "unknown",
-        State::Planned(Verdict::Out) => "out",
-        State::Ended(End::Executed) => "executed",
-        State::Ended(End::Reused) => "reused",
-        State::Ended(End::Failed) => "failed",
-        State::Ended(End::Missed) => "missed",
+        NodeState::Asset => "asset",
+        NodeState::Stage => "stage",
+        NodeState::Planned(Verdict::Fresh) => "fresh",
+        NodeState::Planned(Verdict::Dirty) => "dirty",
+        NodeState::Planned(Verdict::Unknown) => "unknown",
+        NodeState::Planned(Verdict::Out) => "out",
+        NodeState::Ended(End::Executed) => "executed",
+        NodeState::Ended(End::Reused) => "reused",
+        NodeState::Ended(End::Failed) => "failed",
+        NodeState::Ended(End::Missed) => "missed",
     }
 }
 
@@ -265,7 +266,7 @@ mod tests {
         let node = |name: &&str| Node {
             name: name.to_string(),
             detail: "audio.resample".into(),
-            state: State::Planned(Verdict::Dirty),
+            state: NodeState::Planned(Verdict::Dirty),
             title: "why & \"how\" <so>\nsecond".into(),
         };
         let edge =

@@ -27,12 +27,12 @@ pub struct Lines<W> {
     paint: Paint,
     interval: Duration,
     summary: Summary,
-    running: HashMap<String, Running>,
+    running: HashMap<String, StageLines>,
     /// The last `waiting` event, and the time of its line.
     waiting: Option<(String, Instant)>,
 }
 
-struct Running {
+struct StageLines {
     pace: Pace,
     told: Instant,
     /// The time of the last line with training figures.
@@ -42,10 +42,10 @@ struct Running {
     named: u64,
 }
 
-impl Running {
-    fn new() -> Running {
+impl StageLines {
+    fn new() -> StageLines {
         let now = Instant::now();
-        Running { pace: Pace::since(now), told: now, metrics: None, untold: None, named: 0 }
+        StageLines { pace: Pace::since(now), told: now, metrics: None, untold: None, named: 0 }
     }
 }
 
@@ -170,7 +170,7 @@ impl<W: Write + Send> Reporter for Lines<W> {
         self.summary.observe(event);
         match event {
             Event::StageStarted { stage, total, reasons, trial } => {
-                self.running.insert(stage.clone(), Running::new());
+                self.running.insert(stage.clone(), StageLines::new());
                 writeln!(self.output, "{}", started(stage, *total, reasons, trial.as_deref()))
             }
             Event::Waiting { what } => self.waiting(what),

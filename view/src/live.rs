@@ -26,8 +26,8 @@ use super::summary::Summary;
 
 use area::Area;
 pub use area::Size;
-use engine::gauge::{Gauge, Reading};
-use state::State;
+use engine::gauge::{Gauge, GpuReading};
+use state::LiveState;
 
 /// Nothing is drawn before this.
 const PATIENCE: Duration = Duration::from_millis(300);
@@ -49,7 +49,7 @@ pub struct Surface {
 }
 
 pub struct Live {
-    shared: Arc<Mutex<Noted>>,
+    shared: Arc<Mutex<Redraw>>,
     paint: Paint,
     size: Arc<dyn Fn() -> Size + Send + Sync>,
     summary: Summary,
@@ -58,16 +58,16 @@ pub struct Live {
 }
 
 /// The events since the last drawing, and the state after them.
-struct Noted {
-    state: State,
+struct Redraw {
+    state: LiveState,
     above: String,
     is_new: bool,
 }
 
 impl Live {
     pub fn new(surface: Surface) -> io::Result<Live> {
-        let state = State::new(Instant::now());
-        let shared = Arc::new(Mutex::new(Noted { state, above: String::new(), is_new: true }));
+        let state = LiveState::new(Instant::now());
+        let shared = Arc::new(Mutex::new(Redraw { state, above: String::new(), is_new: true }));
         let (sender, ended) = channel();
         let (paint, size, noted) = (surface.paint, surface.size.clone(), shared.clone());
         let painter = Painter {
@@ -116,11 +116,11 @@ impl Live {
     }
 }
 
-fn locked(shared: &Mutex<Noted>) -> MutexGuard<'_, Noted> {
+fn locked(shared: &Mutex<Redraw>) -> MutexGuard<'_, Redraw> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn is_new(shared: &Mutex<Noted>) -> bool {
+fn is_new(shared: &Mutex<Redraw>) -> bool {
     locked(shared).is_new
 }
 
@@ -130,12 +130,12 @@ struct Painter {
     size: Arc<dyn Fn() -> Size + Send + Sync>,
     area: Area,
     gauges: Vec<Box<dyn Gauge>>,
-    readings: Vec<Reading>,
+    readings: Vec<GpuReading>,
     asked: Option<Instant>,
 }
 
 impl Painter {
-    fn draw(&mut self, shared: &Mutex<Noted>) {
+    fn draw(&mut self, shared: &Mutex<Redraw>) {
         if self.asked.is_none_or(|asked| asked.elapsed() >= TICK) {
             self.asked = Some(Instant::now());
             self.readings = self.gauges.iter_mut().flat_map(|gauge| gauge.read()).collect();

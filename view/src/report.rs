@@ -31,8 +31,8 @@ use engine::store::{ReadError, Store};
 
 use audio::{PageAudio, ROOM};
 pub use page::STYLE;
-pub use runs::Chosen;
-use seen::Seen;
+pub use runs::PageRuns;
+use seen::RunData;
 pub use sheet::Sheet;
 
 /// A finished page.
@@ -44,16 +44,16 @@ pub struct Report {
 }
 
 /// The contents of the page.
-struct Found<'a> {
-    seen: &'a Seen<'a>,
+struct PageContents<'a> {
+    seen: &'a RunData<'a>,
     corpora: Vec<clips::Corpus>,
     timelines: Vec<recordings::Timelines>,
-    aside: Vec<quarantine::Aside<'a>>,
+    aside: Vec<quarantine::QuarantinedItem<'a>>,
     trainings: Vec<overlay::Group>,
     runs: runs::Runs,
     grids: Vec<samples::Grid>,
     findings: Vec<regression::Finding>,
-    comparisons: Vec<gain::Comparison>,
+    comparisons: Vec<gain::GainTable>,
     ratings: Vec<rated::Test>,
     cost: cost::Cost,
     provenance: provenance::Provenance,
@@ -61,12 +61,12 @@ struct Found<'a> {
 
 impl Report {
     /// The page of a run of a pipeline, with others beside it.
-    pub fn of(pipeline: &Pipeline, store: &Store, chosen: Chosen) -> Result<Report, ReadError> {
-        let seen = Seen::look(pipeline, store, chosen.run.clone())?;
-        let found = Found {
+    pub fn of(pipeline: &Pipeline, store: &Store, chosen: PageRuns) -> Result<Report, ReadError> {
+        let seen = RunData::look(pipeline, store, chosen.run.clone())?;
+        let found = PageContents {
             corpora: clips::corpora(&seen)?,
             timelines: recordings::timelines(&seen)?,
-            aside: quarantine::aside(&seen)?,
+            aside: quarantine::quarantined(&seen)?,
             trainings: overlay::groups(&seen, &chosen)?,
             runs: runs::Runs::of(store, &chosen.all)?,
             grids: samples::grids(&seen)?,

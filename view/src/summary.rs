@@ -23,7 +23,7 @@ pub struct Summary {
     order: Vec<String>,
     /// Every note is told.
     is_whole: bool,
-    quarantined: Vec<Quarantined>,
+    quarantined: Vec<QuarantineLine>,
     /// The number beyond those that are named.
     more: u64,
     failed: Vec<String>,
@@ -39,7 +39,7 @@ pub struct Summary {
 /// A stage with its counts.
 type Counted<'a> = (&'a String, &'a StageCounts);
 
-struct Quarantined {
+struct QuarantineLine {
     stage: String,
     item: String,
     reason: String,
@@ -69,7 +69,7 @@ impl Summary {
             }
             Event::ItemQuarantined { stage, item, reason, .. } => {
                 let (stage, item, reason) = (stage.clone(), item.clone(), reason.clone());
-                self.name(Quarantined { stage, item, reason });
+                self.name(QuarantineLine { stage, item, reason });
             }
             Event::StageFinished { stage, notes, .. } if !notes.is_empty() => {
                 self.notes.insert(stage.clone(), notes.clone());
@@ -83,7 +83,7 @@ impl Summary {
     }
 
     /// Keeps the first items, but at least one of each stage as far as there is room.
-    fn name(&mut self, new: Quarantined) {
+    fn name(&mut self, new: QuarantineLine) {
         if self.quarantined.len() == MAX_NAMED_ITEMS {
             self.more += 1;
             let of = |stage: &str| self.quarantined.iter().filter(|one| one.stage == stage).count();
@@ -153,11 +153,11 @@ impl Summary {
             listed.chain(others).partition(|(name, counts)| self.did_something(name, counts));
         let mut text = String::new();
         if !worked.is_empty() {
-            let whole = self.worked(&worked, band);
+            let whole = self.executed_table(&worked, band);
             let is_wide = |columns| whole.is_wider_than(columns);
             text = match paint.columns.is_some_and(is_wide) {
                 // The bounds stand in the last line, for all stages together.
-                true => self.worked(&worked, likely).render(paint.columns),
+                true => self.executed_table(&worked, likely).render(paint.columns),
                 false => whole.render(None),
             };
         }
@@ -171,7 +171,7 @@ impl Summary {
         counts.executed > 0 || self.failed.contains(name)
     }
 
-    fn worked(&self, worked: &[Counted], shown: Shown) -> Table {
+    fn executed_table(&self, worked: &[Counted], shown: Shown) -> Table {
         let expected = |name: &str| {
             self.taken.get(name)?;
             self.expected.get(name)

@@ -2,7 +2,7 @@
 
 use crate::cache::{Cache, Shared};
 use crate::fs::{FsError, FsFile, Open};
-use crate::pending::Waiting;
+use crate::pack::uncommitted::UncommittedObject;
 use crate::{CacheError, Digest, Hasher};
 
 /// A large object that is assembled from its pieces.
@@ -45,7 +45,7 @@ impl<'a> Assembly<'a> {
         }
         let path = file.path().to_owned();
         self.file = None;
-        self.shared.enqueue(self.of, Waiting::File { path, size });
+        self.shared.enqueue(self.of, UncommittedObject::File { path, size });
         true
     }
 }

@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 use camino::Utf8Path;
 
 use super::index::{Index, volume_path};
-use crate::entry::{HEADER, Header, PACK_MARK};
 use crate::fs::{Fs, Open};
+use crate::pack::entry::{HEADER, Header, PACK_MARK};
 use crate::{CacheError, Digest, Table};
 
 /// The checksum that a record's payload begins with.

@@ -7,8 +7,8 @@ use std::fmt::Write;
 
 use camino::{Utf8Path, Utf8PathBuf};
 
-use crate::entry::checksum;
 use crate::fs::Fs;
+use crate::pack::entry::checksum;
 use crate::{CacheError, Digest};
 
 const NAME: &str = "ARCHIVE";

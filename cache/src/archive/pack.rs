@@ -10,10 +10,10 @@ use super::index::Index;
 use super::volumes::Volumes;
 use super::{Archived, Archiving, Kept};
 use crate::cache::{Cache, Shared};
-use crate::entry::{Entry, checksum};
 use crate::fs::{Open, confined};
+use crate::index::rows::{Known, KnownValue, Location};
 use crate::long::keep_parts;
-use crate::rows::{Known, KnownValue, Location};
+use crate::pack::entry::{Entry, checksum};
 use crate::{CacheError, Digest, Hasher, Table};
 
 /// The size of the pieces of large objects, in bytes.
@@ -119,7 +119,7 @@ impl Packing<'_> {
         let shared: &Shared = &self.cache.0;
         let file = match shared.fs.open(&shared.layout.object(digest), Open::Read) {
             Err(error) if error.is_not_found() => {
-                return Err(shared.set_aside(digest, Location::Loose { size }));
+                return Err(shared.quarantine(digest, Location::Loose { size }));
             }
             other => other?,
         };
@@ -138,7 +138,7 @@ impl Packing<'_> {
             progress(offset);
         }
         if hasher.finish() != *digest {
-            return Err(shared.set_aside(digest, Location::Loose { size }));
+            return Err(shared.quarantine(digest, Location::Loose { size }));
         }
         self.volumes.add(&Entry::Loose { digest: *digest, size })
     }

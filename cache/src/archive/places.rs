@@ -8,10 +8,10 @@ use super::Prefers;
 use super::index::{Index, volume_path};
 use super::merge::Merge;
 use crate::cache::Cache;
-use crate::entry::{Entry, HEADER, Header, PACK_MARK};
 use crate::fs::{Fs, Open};
+use crate::index::rows::Location;
 use crate::long::parts_of;
-use crate::rows::Location;
+use crate::pack::entry::{Entry, HEADER, Header, PACK_MARK};
 use crate::{CacheError, Digest, Table};
 
 /// The position of an object's entry in an archive.

@@ -9,9 +9,9 @@ use super::index::{Index, Volume, volume_path};
 use super::merge::Merge;
 use super::{UnpackCounts, Unpacking};
 use crate::cache::Cache;
-use crate::entry::Entry;
 use crate::fs::{FsFile, Open};
-use crate::scan::{Found, Scan};
+use crate::pack::entry::Entry;
+use crate::pack::scan::{Scan, ScannedEntry};
 use crate::{CacheError, Damage, Digest, Table};
 
 /// The number of pending bytes that triggers a commit.
@@ -192,17 +192,17 @@ impl<'a> Unpack<'a> {
             let at = scan.position();
             match scan.next() {
                 Ok(None) => return Ok(Until::End),
-                Ok(Some(Found::Entry { entry: Entry::Record { .. }, .. }))
+                Ok(Some(ScannedEntry::Entry { entry: Entry::Record { .. }, .. }))
                     if until == Until::FirstRecord =>
                 {
                     reading.offset = at;
                     return Ok(Until::FirstRecord);
                 }
-                Ok(Some(Found::Entry { entry, .. })) => {
+                Ok(Some(ScannedEntry::Entry { entry, .. })) => {
                     reading.entries += 1;
                     self.entry(entry, file.path(), at)?;
                 }
-                Ok(Some(Found::Damaged | Found::Garbage)) => {
+                Ok(Some(ScannedEntry::Damaged | ScannedEntry::Garbage)) => {
                     _ = reading.first_wrong.get_or_insert(at);
                 }
                 Err(error) => {

@@ -6,8 +6,8 @@ use camino::{Utf8Path, Utf8PathBuf};
 use super::index::{Index, Volume, volume_path};
 use super::lock;
 use crate::CacheError;
-use crate::entry::{Entry, PACK_MARK};
 use crate::fs::{Fs, FsFile, FsResult, LockFile, Open};
+use crate::pack::entry::{Entry, PACK_MARK};
 
 /// The number of bytes that are buffered before a write.
 const CHUNK: usize = 4 << 20;

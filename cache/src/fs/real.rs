@@ -24,7 +24,7 @@ use rustix::fs::{AtFlags, CWD, statat};
 
 pub use self::confined::Confined;
 use self::file::RealFile;
-use self::named::Target;
+use self::named::NamedTarget;
 use self::regular::Links;
 use super::{Call, DirEntry, Fs, FsFile, FsResult, Metadata, Open};
 
@@ -172,12 +172,12 @@ impl RealFs {
     /// If the path cannot be opened or written. A regular file is then as it was.
     pub fn write_named(&self, path: &Utf8Path, bytes: &[u8]) -> FsResult<()> {
         match named(Call::Open, path, named::target(path))? {
-            Target::File(path) => {
+            NamedTarget::File(path) => {
                 let before = fs::metadata(&path).ok();
                 let keep = |new: &File| before.iter().for_each(|before| keep_rights(before, new));
                 replace::replace(&path, bytes, &keep)
             }
-            Target::Stream(path) => {
+            NamedTarget::Stream(path) => {
                 let mut stream = named(Call::Open, &path, named::open_stream(&path))?;
                 named(Call::Write, &path, stream.write_all(bytes))
             }

@@ -26,12 +26,12 @@ const SHARES_OF_A_THREAD: usize = 16;
 pub struct Differing {
     /// The position of the entry in its section, from 0.
     pub index: usize,
-    found: Option<Found>,
+    found: Option<CurrentFile>,
 }
 
 /// The file as the comparison found it.
 #[derive(Debug)]
-struct Found {
+struct CurrentFile {
     stat: Stat,
     at: Instant,
 }
@@ -48,7 +48,7 @@ impl Differing {
     }
 
     pub(super) fn seen(index: usize, stat: Stat) -> Differing {
-        Differing { index, found: Some(Found { stat, at: Instant::now() }) }
+        Differing { index, found: Some(CurrentFile { stat, at: Instant::now() }) }
     }
 }
 

@@ -33,7 +33,7 @@ const MORE: u64 = 4 << 10;
 
 /// The file as this process has read or written it last.
 #[derive(Debug)]
-struct Stored {
+struct OpenStatFile {
     /// Held open, so that no other file gets its inode.
     file: Box<dyn FsFile>,
     metadata: Metadata,
@@ -50,7 +50,7 @@ struct Stored {
 pub(crate) struct StatFile {
     fs: Arc<dyn Fs>,
     path: Utf8PathBuf,
-    stored: Mutex<Option<Stored>>,
+    stored: Mutex<Option<OpenStatFile>>,
     /// This process has written the file since it was synced.
     is_unsynced: AtomicBool,
 }
@@ -95,7 +95,7 @@ impl StatFile {
     }
 
     /// Reads the file, unless it is as this process knows it.
-    fn renew(&self, stored: &mut Option<Stored>) -> Result<(), CacheError> {
+    fn renew(&self, stored: &mut Option<OpenStatFile>) -> Result<(), CacheError> {
         let is_missing = |error: &FsError| error.is_not_found() || error.is_a_folder();
         let now = match self.fs.metadata(&self.path) {
             Err(error) if is_missing(&error) => {
@@ -118,10 +118,10 @@ impl StatFile {
 
     fn append(
         &self,
-        stored: Option<Stored>,
+        stored: Option<OpenStatFile>,
         sections: &Sections,
-        changes: &Changes,
-    ) -> Result<Stored, CacheError> {
+        changes: &StatChanges,
+    ) -> Result<OpenStatFile, CacheError> {
         let path = &self.path;
         let (file, length) = (self.fs.open(path, Open::ReadWrite)?, changes.bytes.len() as u64);
         let there = file.metadata()?;
@@ -133,7 +133,7 @@ impl StatFile {
         }
         let written = file.write_all_at(&changes.bytes, stored.end);
         written.map_err(|error| CacheError::while_writing(error, path, length))?;
-        Ok(Stored {
+        Ok(OpenStatFile {
             metadata: file.metadata()?,
             file,
             end: stored.end + length,
@@ -144,7 +144,7 @@ impl StatFile {
     }
 
     /// Replaces the file as a whole.
-    fn write(&self, sections: &Sections) -> Result<Stored, CacheError> {
+    fn write(&self, sections: &Sections) -> Result<OpenStatFile, CacheError> {
         let bytes = encode(sections);
         let (fs, path) = (&*self.fs, &self.path);
         let fresh = beside(path);
@@ -160,17 +160,24 @@ impl StatFile {
         })?;
         let sum = digest(&bytes, MARK.len()).unwrap_or(Digest::from_bytes([0; 32]));
         let sections = sections.clone();
-        Ok(Stored { file, metadata, base: end, end, sum, sections })
+        Ok(OpenStatFile { file, metadata, base: end, end, sum, sections })
     }
 }
 
-fn read(file: Box<dyn FsFile>) -> FsResult<Option<Stored>> {
+fn read(file: Box<dyn FsFile>) -> FsResult<Option<OpenStatFile>> {
     let metadata = file.metadata()?;
     let mut bytes = vec![0; usize::try_from(metadata.size).unwrap_or(0)];
     let filled = file.read_full_at(&mut bytes, 0)?;
     bytes.truncate(filled);
     let parsed = parse(bytes);
-    Ok(parsed.map(|(base, end, sum, sections)| Stored { file, metadata, base, end, sum, sections }))
+    Ok(parsed.map(|(base, end, sum, sections)| OpenStatFile {
+        file,
+        metadata,
+        base,
+        end,
+        sum,
+        sections,
+    }))
 }
 
 fn number(bytes: &[u8], at: usize) -> Option<usize> {
@@ -201,7 +208,7 @@ fn parse(mut bytes: Vec<u8>) -> Option<(u64, u64, Digest, Sections)> {
     }
     let mut end = base;
     let (own, changes) = bytes.split_at_mut(base);
-    while let Some(change) = Change::next(&changes[end - base..], &sum) {
+    while let Some(change) = StatChange::next(&changes[end - base..], &sum) {
         let Some(place) = places.get(&change.key) else { break };
         if Section::renew(&mut own[place.clone()], &change.content, change.rows).is_none() {
             break;
@@ -216,7 +223,7 @@ fn parse(mut bytes: Vec<u8>) -> Option<(u64, u64, Digest, Sections)> {
 }
 
 /// A change with a valid checksum.
-struct Change<'a> {
+struct StatChange<'a> {
     sum: Digest,
     key: Digest,
     content: Digest,
@@ -224,14 +231,14 @@ struct Change<'a> {
     length: usize,
 }
 
-impl Change<'_> {
-    fn next<'a>(bytes: &'a [u8], before: &Digest) -> Option<Change<'a>> {
+impl StatChange<'_> {
+    fn next<'a>(bytes: &'a [u8], before: &Digest) -> Option<StatChange<'a>> {
         let count = small_number(bytes, CHANGE - 4)?;
         let length = CHANGE.checked_add(count.checked_mul(NewRows::ROW)?)?;
         let (sum, body) = (digest(bytes, 0)?, bytes.get(32..length)?);
         let (key, content) = (digest(bytes, 32)?, digest(bytes, 64)?);
         let rows = &bytes[CHANGE..length];
-        (sum_of(before, body) == sum).then_some(Change { sum, key, content, rows, length })
+        (sum_of(before, body) == sum).then_some(StatChange { sum, key, content, rows, length })
     }
 }
 
@@ -240,12 +247,12 @@ fn sum_of(before: &Digest, body: &[u8]) -> Digest {
 }
 
 /// Bytes to append, and the last checksum in them.
-struct Changes {
+struct StatChanges {
     bytes: Vec<u8>,
     sum: Digest,
 }
 
-impl Changes {
+impl StatChanges {
     fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -262,14 +269,14 @@ impl Changes {
     }
 }
 
-impl Stored {
+impl OpenStatFile {
     /// The changes that lead to these sections; None if writing the whole file costs less.
-    fn changes(&self, sections: &Sections) -> Option<Changes> {
+    fn changes(&self, sections: &Sections) -> Option<StatChanges> {
         if !self.sections.keys().eq(sections.keys()) {
             return None;
         }
         let most = (self.base / PART + MORE).saturating_sub(self.end - self.base);
-        let mut changes = Changes { bytes: Vec::new(), sum: self.sum };
+        let mut changes = StatChanges { bytes: Vec::new(), sum: self.sum };
         for (key, new) in sections {
             let rows = new.rows_unlike(self.sections.get(key)?, most)?;
             if rows.count > 0 {

@@ -3,7 +3,7 @@
 use camino::Utf8PathBuf;
 use clap::Args;
 
-use crate::new_stage::stage_name;
+use crate::setup::new_stage::stage_name;
 
 #[derive(Args, Debug)]
 pub struct NewStage {

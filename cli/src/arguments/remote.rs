@@ -35,7 +35,7 @@ pub struct Work {
     /// The digest of the batch.
     #[arg(long, value_name = "DIGEST")]
     pub batch: String,
-    /// The number of the part.
+    /// The number of the shard.
     #[arg(long, value_name = "N")]
     pub shard: u32,
     /// The address of the remote.

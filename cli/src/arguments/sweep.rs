@@ -33,8 +33,8 @@ pub struct Compare {
     #[arg(value_name = "SWEEP|STAGE", required = true)]
     pub names: Vec<String>,
     /// The form of the result. The page has a table that can be sorted, and the curves.
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub format: Format,
+    #[arg(long, value_enum, default_value_t = SweepFormat::Text)]
+    pub format: SweepFormat,
     /// The file to write, or `-` for standard output. Default: standard output; for `html`,
     /// `compare.html` beside the manifest; for `tensorboard`, the folder `runs` beside the
     /// manifest.
@@ -47,7 +47,7 @@ pub struct Compare {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub enum SweepFormat {
     Text,
     Markdown,
     Csv,

@@ -11,7 +11,7 @@ use stage_families::clips::{expected_held_out, held_out};
 use stage_families::training::{Rows, Setting, TokenRows, Trainable};
 
 use super::Estimator;
-use super::flow::{Flow, Limit};
+use super::flow::{Flow, LengthLimit};
 use crate::pipeline::{ITEMS, StageSpec};
 
 /// The port of held-out clips.
@@ -98,10 +98,10 @@ impl Estimator<'_> {
         length: i64,
     ) -> Clips {
         let limit = match rows {
-            Rows::Tokens(rows) => Limit::Tokens((length as f64 - rows.per_clip).max(0.0)),
-            Rows::Clips => {
-                Limit::Seconds(spec.parameters.seconds("max_seconds").unwrap_or(f64::INFINITY))
-            }
+            Rows::Tokens(rows) => LengthLimit::Tokens((length as f64 - rows.per_clip).max(0.0)),
+            Rows::Clips => LengthLimit::Seconds(
+                spec.parameters.seconds("max_seconds").unwrap_or(f64::INFINITY),
+            ),
         };
         let all = self.flows.on_port(spec, ITEMS, &self.assumed);
         let fraction = spec.parameters.number("validation_fraction").unwrap_or(0.0);

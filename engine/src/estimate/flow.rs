@@ -17,7 +17,7 @@ use super::kept::kept_by_steps;
 use crate::history;
 use crate::pipeline::{ITEMS, Pipeline, Reference, StageId, StageSpec, StageWork};
 use crate::plan::inputs::base_key;
-use crate::plan::{PartialBucket, PartialDataset, PartialItem, Plan, Planned};
+use crate::plan::{PartialBucket, PartialDataset, PartialItem, Plan, PlannedValue};
 use crate::record::{LastRecord, PortValue};
 use crate::store::{ReadError, Store};
 
@@ -65,7 +65,7 @@ impl Flow {
         self.tokens += tokens_of(fields, seconds);
     }
 
-    fn add_longer(&mut self, fields: &Fields, packing: &Packing, limit: Limit) {
+    fn add_longer(&mut self, fields: &Fields, packing: &Packing, limit: LengthLimit) {
         if is_longer(fields, packing, limit) {
             self.add(fields, packing);
         }
@@ -95,7 +95,7 @@ impl Flow {
 
 /// The length above which an item is too long.
 #[derive(Clone, Copy, Debug)]
-pub enum Limit {
+pub enum LengthLimit {
     Seconds(f64),
     Tokens(f64),
 }
@@ -122,8 +122,8 @@ impl<'a> Flows<'a> {
         }
         // An input that cannot be read is reported when it is used.
         let flow = match self.plan.stage(id).known.outputs.get(port) {
-            Some(Planned::Root { root, .. }) => self.stored(root).ok(),
-            Some(Planned::Partial(partial)) => self.partial(id, partial, assumed).ok(),
+            Some(PlannedValue::Root { root, .. }) => self.stored(root).ok(),
+            Some(PlannedValue::Partial(partial)) => self.partial(id, partial, assumed).ok(),
             _ => None,
         };
         let flow = flow.unwrap_or_else(|| self.guessed(id, port, assumed));
@@ -146,15 +146,15 @@ impl<'a> Flows<'a> {
     }
 
     /// The number of items on a port above the limit, if known.
-    pub fn longer(&self, spec: &StageSpec, port: &str, limit: Limit) -> Flow {
+    pub fn longer(&self, spec: &StageSpec, port: &str, limit: LengthLimit) -> Flow {
         let mut long = Flow::default();
         let references = spec.inputs.get(port).into_iter().flat_map(|input| &input.references);
         for reference in references {
             let Reference::Stage { stage, port } = reference else { continue };
             // Unreadable files are reported when they are used.
             let found = match self.plan.stage(*stage).known.outputs.get(port) {
-                Some(Planned::Root { root, .. }) => self.longer_stored(root, limit),
-                Some(Planned::Partial(partial)) => self.longer_known(partial, limit),
+                Some(PlannedValue::Root { root, .. }) => self.longer_stored(root, limit),
+                Some(PlannedValue::Partial(partial)) => self.longer_known(partial, limit),
                 _ => continue,
             };
             long.add_all(found.unwrap_or_default());
@@ -168,7 +168,8 @@ impl<'a> Flows<'a> {
         let mut items = Vec::new();
         for reference in references {
             let Reference::Stage { stage, port } = reference else { continue };
-            let Some(Planned::Root { root, .. }) = self.plan.stage(*stage).known.outputs.get(port)
+            let Some(PlannedValue::Root { root, .. }) =
+                self.plan.stage(*stage).known.outputs.get(port)
             else {
                 return None;
             };
@@ -183,15 +184,19 @@ impl<'a> Flows<'a> {
         Some(items)
     }
 
-    pub fn is_longer(&self, item: &Item, limit: Limit) -> bool {
+    pub fn is_longer(&self, item: &Item, limit: LengthLimit) -> bool {
         is_longer(&item.fields, &self.packing, limit)
     }
 
-    fn longer_stored(&self, root: &Digest, limit: Limit) -> Result<Flow, ReadError> {
+    fn longer_stored(&self, root: &Digest, limit: LengthLimit) -> Result<Flow, ReadError> {
         longer_of(&self.store, &self.packing, &self.store.dataset(root)?.buckets, limit)
     }
 
-    fn longer_known(&self, partial: &PartialDataset, limit: Limit) -> Result<Flow, ReadError> {
+    fn longer_known(
+        &self,
+        partial: &PartialDataset,
+        limit: LengthLimit,
+    ) -> Result<Flow, ReadError> {
         let (mut closed, mut long) = (Vec::new(), Flow::default());
         for bucket in &partial.buckets {
             match bucket {
@@ -379,7 +384,7 @@ fn longer_of(
     store: &Store,
     packing: &Packing,
     buckets: &[Bucket],
-    limit: Limit,
+    limit: LengthLimit,
 ) -> Result<Flow, ReadError> {
     let step = buckets.len().div_ceil(READ).max(1);
     let mut long = Flow::default();
@@ -390,11 +395,11 @@ fn longer_of(
     Ok(long.of_items(long.items * step as f64))
 }
 
-fn is_longer(fields: &Fields, packing: &Packing, limit: Limit) -> bool {
+fn is_longer(fields: &Fields, packing: &Packing, limit: LengthLimit) -> bool {
     let seconds = seconds_of(fields, packing);
     match limit {
-        Limit::Seconds(most) => seconds > most,
-        Limit::Tokens(most) => tokens_of(fields, seconds) > most,
+        LengthLimit::Seconds(most) => seconds > most,
+        LengthLimit::Tokens(most) => tokens_of(fields, seconds) > most,
     }
 }
 
@@ -484,7 +489,7 @@ mod tests {
     use stage_core::{Blob, Dataset, Value};
 
     use super::*;
-    use crate::plan::{Expected, StagePlan};
+    use crate::plan::{ExpectedItem, StagePlan};
 
     /// With uncompressed recordings.
     fn plain() -> Packing {
@@ -529,7 +534,7 @@ mod tests {
     {
         let long = |items: usize| {
             let (store, buckets) = stored(items);
-            longer_of(&store, &plain(), &buckets, Limit::Seconds(7.0)).unwrap()
+            longer_of(&store, &plain(), &buckets, LengthLimit::Seconds(7.0)).unwrap()
         };
         assert_eq!(
             long(900),
@@ -551,20 +556,21 @@ mod tests {
         let pipeline = loaded.unwrap_or_else(|problems| panic!("{problems:?}")).pipeline;
         let partial = |items| {
             let buckets = vec![PartialBucket::Open { number: 0, items }];
-            Planned::Partial(Arc::new(PartialDataset { bits: 0, buckets }))
+            PlannedValue::Partial(Arc::new(PartialDataset { bits: 0, buckets }))
         };
         let recording = |name: &str| {
             let fields = [("seconds", Value::Number(600.0))].into_iter().collect();
             PartialItem::Known(Item::new(name, fields))
         };
-        let parts =
-            |name: &str| PartialItem::Pending(name.into(), Expected { items: 65, bytes: 800_000 });
+        let parts = |name: &str| {
+            PartialItem::Pending(name.into(), ExpectedItem { items: 65, bytes: 800_000 })
+        };
         let outputs = [
-            Planned::Unknown,
+            PlannedValue::Unknown,
             partial(vec![recording("a"), recording("b")]),
             partial(vec![parts("a"), parts("b")]),
         ];
-        let stage = |(spec, output): (&StageSpec, Planned)| {
+        let stage = |(spec, output): (&StageSpec, PlannedValue)| {
             let mut stage = StagePlan::unwanted();
             stage.known.outputs.insert(spec.kind.outputs[0].name, output);
             stage

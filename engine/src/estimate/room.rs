@@ -19,7 +19,7 @@ pub struct Room {
 
 /// The stages that finish within the rest of the session, and those that do not.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Fitted {
+pub struct SessionFit {
     pub room: Room,
     pub fits: Vec<String>,
     /// The stages of `fits` that do not finish in time by the upper bounds. A stage of unknown time
@@ -50,8 +50,8 @@ impl Room {
 
     /// Schedules the stages one after another, stages without GPU first, as far as their inputs
     /// exist by then.
-    pub fn fit(self, pipeline: &Pipeline, estimate: &Estimate) -> Fitted {
-        let mut fitted = Fitted {
+    pub fn fit(self, pipeline: &Pipeline, estimate: &Estimate) -> SessionFit {
+        let mut fitted = SessionFit {
             room: self,
             fits: Vec::new(),
             may_not_fit: Vec::new(),
@@ -93,7 +93,7 @@ impl Room {
     }
 }
 
-impl Fitted {
+impl SessionFit {
     fn leave_out(&mut self, name: &str, stage: &crate::estimate::StageEstimate) {
         let seconds = stage.seconds.unwrap_or_default();
         self.left_out.push(name.to_owned());
@@ -126,7 +126,7 @@ fn thriftily(pipeline: &Pipeline, estimate: &Estimate) -> Vec<StageId> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::estimate::Total;
+    use crate::estimate::EstimateTotal;
     use crate::figure::{Basis, StageEstimate};
     use crate::machine::Device;
     use crate::testing::pipeline;
@@ -155,11 +155,11 @@ mod tests {
         input = "tokens"
     "#;
 
-    fn fitted(room: Room) -> Fitted {
+    fn fitted(room: Room) -> SessionFit {
         fitted_within(room, 1.0)
     }
 
-    fn fitted_within(room: Room, factor: f64) -> Fitted {
+    fn fitted_within(room: Room, factor: f64) -> SessionFit {
         let (pipeline, estimate) = minutes(factor);
         room.fit(&pipeline, &estimate)
     }
@@ -181,7 +181,7 @@ mod tests {
         };
         let stages = pipeline.stages.iter().map(|spec| (spec.name.clone(), stage(&spec.name)));
         let nothing = Figure::default();
-        let total = Total {
+        let total = EstimateTotal {
             seconds: nothing,
             gpu_seconds: nothing,
             disk_bytes: nothing,

@@ -8,7 +8,7 @@ use stage_families::{FAMILIES, Family, USUAL_CODEC, USUAL_MODEL, find};
 
 use super::Estimator;
 use crate::pipeline::{Reference, StageId, StageSpec};
-use crate::plan::Planned;
+use crate::plan::PlannedValue;
 
 /// The ports that take models, the one most similar to the output first.
 const MODELS: [&str; 3] = ["base", "model", "asset"];
@@ -48,7 +48,8 @@ impl Estimator<'_> {
     /// The configuration of an existing model.
     fn known_config(&self, id: StageId) -> Option<Bytes> {
         let port = self.pipeline.stage(id).kind.outputs.first()?.name;
-        let Some(Planned::Artifact(fields)) = self.plan.stage(id).known.outputs.get(port) else {
+        let Some(PlannedValue::Artifact(fields)) = self.plan.stage(id).known.outputs.get(port)
+        else {
             return None;
         };
         self.flows.store.read(&fields.blob(CONFIG)?.digest).ok()

@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::pipeline::{Pipeline, Place, Sweep};
+use crate::pipeline::{Pipeline, Sweep, TrialPosition};
 use crate::plan::Plan;
 use crate::sweep::halving::Part;
 
 /// The trials and rungs beyond the places of their rungs. Nobody knows which trials will go on, so
 /// that the first ones stand for all.
-pub fn beyond(pipeline: &Pipeline, plan: &Plan) -> BTreeSet<Place> {
-    let mut open: BTreeMap<(usize, usize), BTreeSet<Place>> = BTreeMap::new();
+pub fn beyond(pipeline: &Pipeline, plan: &Plan) -> BTreeSet<TrialPosition> {
+    let mut open: BTreeMap<(usize, usize), BTreeSet<TrialPosition>> = BTreeMap::new();
     for spec in pipeline.stages.iter().filter(|spec| !spec.gate.is_empty()) {
         let Some(place) = spec.place else { continue };
         if plan.stage(spec.id).known.part == Part::In {
@@ -19,7 +19,7 @@ pub fn beyond(pipeline: &Pipeline, plan: &Plan) -> BTreeSet<Place> {
     let beyond = open.into_iter().flat_map(|((sweep, rung), open)| {
         let places = places(&pipeline.sweeps[sweep], rung);
         // Trials that are certain to take part are no longer waiting.
-        let (waiting, certain): (Vec<Place>, Vec<Place>) =
+        let (waiting, certain): (Vec<TrialPosition>, Vec<TrialPosition>) =
             open.into_iter().partition(|place| is_waiting(pipeline, plan, *place));
         waiting.into_iter().skip(places.saturating_sub(certain.len()))
     });
@@ -30,7 +30,7 @@ fn places(sweep: &Sweep, rung: usize) -> usize {
     sweep.halving.places(rung.min(sweep.last_rung()))
 }
 
-fn is_waiting(pipeline: &Pipeline, plan: &Plan, place: Place) -> bool {
+fn is_waiting(pipeline: &Pipeline, plan: &Plan, place: TrialPosition) -> bool {
     let own =
         |spec: &&crate::pipeline::StageSpec| spec.place == Some(place) && !spec.gate.is_empty();
     let stage = pipeline.stages.iter().find(own);

@@ -8,7 +8,7 @@ use crate::pipeline::{ITEMS, Pipeline, Price, StageId, StageWork};
 
 /// The estimate of all work.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Total {
+pub struct EstimateTotal {
     /// From start to end.
     pub seconds: Figure,
     pub gpu_seconds: Figure,
@@ -30,14 +30,14 @@ pub struct OnGpu {
     pub seconds: Figure,
     pub gpu_seconds: Figure,
     pub money: Figure,
-    pub fits: Fit,
+    pub fits: FitVerdict,
     /// The cheapest GPU that fits.
     pub is_best: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Fit {
+pub enum FitVerdict {
     Yes,
     /// The expected need fits, and the upper bound does not.
     Tight,
@@ -122,7 +122,7 @@ impl Layout<'_> {
         ends.into_iter().fold(Figure::default(), |longest, (_, end)| longest.or_more(end))
     }
 
-    pub fn total(&self, price_per_hour: Option<f64>) -> Total {
+    pub fn total(&self, price_per_hour: Option<f64>) -> EstimateTotal {
         let stages = || self.stages.iter().flatten();
         let most = |of: fn(&StageEstimate) -> Option<Figure>| {
             stages().filter_map(of).fold(Figure::default(), Figure::or_more)
@@ -131,7 +131,7 @@ impl Layout<'_> {
         let unknown = self.pipeline.stages.iter().filter(|spec| {
             self.stages[spec.id.0].as_ref().is_some_and(|stage| stage.seconds.is_none())
         });
-        Total {
+        EstimateTotal {
             seconds,
             gpu_seconds: self.gpu(),
             disk_bytes: stages().filter_map(|stage| stage.disk_bytes).sum(),
@@ -162,10 +162,10 @@ impl Layout<'_> {
             gpu_seconds: layout.gpu(),
             money: money(seconds, price.per_hour),
             fits: match (vram.high <= size, vram.likely <= size) {
-                _ if !self.computes_on(price) => Fit::No,
-                (true, _) => Fit::Yes,
-                (false, true) => Fit::Tight,
-                (false, false) => Fit::No,
+                _ if !self.computes_on(price) => FitVerdict::No,
+                (true, _) => FitVerdict::Yes,
+                (false, true) => FitVerdict::Tight,
+                (false, false) => FitVerdict::No,
             },
             is_best: false,
         }
@@ -178,7 +178,7 @@ pub fn money(seconds: Figure, price_per_hour: f64) -> Figure {
 
 /// Marks the cheapest GPU that fits, or the cheapest that may fit if none does for certain.
 pub fn mark_best(table: &mut [OnGpu]) {
-    let best = [Fit::Yes, Fit::Tight].into_iter().find_map(|fit| {
+    let best = [FitVerdict::Yes, FitVerdict::Tight].into_iter().find_map(|fit| {
         let fitting = table.iter().enumerate().filter(|(_, row)| row.fits == fit);
         let cheapest = fitting.min_by(|(_, a), (_, b)| a.money.likely.total_cmp(&b.money.likely));
         cheapest.map(|(at, _)| at)
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(wall_on(&Device::Gpu(None)), 240.0);
     }
 
-    fn row(money: f64, fits: Fit) -> OnGpu {
+    fn row(money: f64, fits: FitVerdict) -> OnGpu {
         OnGpu {
             name: String::new(),
             seconds: Figure::default(),
@@ -230,7 +230,7 @@ mod tests {
         }
     }
 
-    fn best(rows: &[(f64, Fit)]) -> Option<usize> {
+    fn best(rows: &[(f64, FitVerdict)]) -> Option<usize> {
         let mut table: Vec<OnGpu> = rows.iter().map(|(money, fits)| row(*money, *fits)).collect();
         mark_best(&mut table);
         table.iter().position(|row| row.is_best)
@@ -239,10 +239,18 @@ mod tests {
     #[test]
     fn the_cheapest_that_surely_fits_is_the_best() {
         assert_eq!(
-            best(&[(1.0, Fit::No), (2.0, Fit::Tight), (4.0, Fit::Yes), (3.0, Fit::Yes)]),
+            best(&[
+                (1.0, FitVerdict::No),
+                (2.0, FitVerdict::Tight),
+                (4.0, FitVerdict::Yes),
+                (3.0, FitVerdict::Yes)
+            ]),
             Some(3)
         );
-        assert_eq!(best(&[(1.0, Fit::No), (3.0, Fit::Tight), (2.0, Fit::Tight)]), Some(2));
-        assert_eq!(best(&[(1.0, Fit::No)]), None);
+        assert_eq!(
+            best(&[(1.0, FitVerdict::No), (3.0, FitVerdict::Tight), (2.0, FitVerdict::Tight)]),
+            Some(2)
+        );
+        assert_eq!(best(&[(1.0, FitVerdict::No)]), None);
     }
 }

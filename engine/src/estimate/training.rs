@@ -43,7 +43,7 @@ const GRADIENT_BYTES: f64 = 4.0;
 const STATE_BYTES: f64 = 12.0;
 
 /// The model and the settings of a training.
-struct Plan<'a> {
+struct TrainingSetup<'a> {
     model: &'a dyn Trainable,
     setting: Setting,
     rows: Rows,
@@ -56,7 +56,7 @@ struct Plan<'a> {
     expected: ExpectedCourse,
 }
 
-impl Plan<'_> {
+impl TrainingSetup<'_> {
     fn steps(&self) -> f64 {
         self.expected.course.timetable.steps as f64
     }
@@ -171,7 +171,7 @@ impl Estimator<'_> {
     /// The time of the steps that are left and of everything beside them, and its basis.
     fn training_seconds(
         &self,
-        plan: &Plan<'_>,
+        plan: &TrainingSetup<'_>,
         device: &Device,
         measured: Option<&(Measure, Basis)>,
         (left, overhead): (f64, &Overhead),
@@ -246,7 +246,7 @@ impl Estimator<'_> {
         training: cost::Training,
         device: &Device,
         model: &'a dyn Trainable,
-    ) -> Result<Plan<'a>, StageError> {
+    ) -> Result<TrainingSetup<'a>, StageError> {
         let parameters = &spec.parameters;
         let rows = model.rows(parameters);
         let longest = match rows {
@@ -266,10 +266,10 @@ impl Estimator<'_> {
         let names = parameters.devices("devices").unwrap_or_default();
         let (devices, has_cpu) = (names.len().max(1) as i64, names.contains(&DeviceName::CPU));
         let clips = clips.all.items;
-        Ok(Plan { model, setting, rows, accumulation, devices, has_cpu, clips, expected })
+        Ok(TrainingSetup { model, setting, rows, accumulation, devices, has_cpu, clips, expected })
     }
 
-    fn step_seconds(&self, plan: &Plan<'_>, device: &Device) -> f64 {
+    fn step_seconds(&self, plan: &TrainingSetup<'_>, device: &Device) -> f64 {
         let rows = plan.rows_of_step();
         let is_cpu = matches!(device, Device::Cpu) || plan.has_cpu;
         let step = match plan.model.effort(&Setting { rows, ..plan.setting.clone() }) {
@@ -304,7 +304,12 @@ impl Estimator<'_> {
         step * share + rounds * BATCH_START
     }
 
-    fn state_bytes(&self, spec: &StageSpec, plan: &Plan<'_>, seconds: Option<Figure>) -> Figure {
+    fn state_bytes(
+        &self,
+        spec: &StageSpec,
+        plan: &TrainingSetup<'_>,
+        seconds: Option<Figure>,
+    ) -> Figure {
         let every = plan.expected.course.timetable.save_every;
         let by_steps = if every > 0 { plan.steps() / every as f64 } else { 0.0 };
         let interval = spec.parameters.seconds("save_interval").unwrap_or(0.0);
@@ -321,7 +326,7 @@ impl Estimator<'_> {
     }
 
     /// The largest batch that fits, and the accumulation that keeps the number of rows per step.
-    fn batch_advice(&self, spec: &StageSpec, plan: &Plan<'_>, scale: f64) -> Vec<String> {
+    fn batch_advice(&self, spec: &StageSpec, plan: &TrainingSetup<'_>, scale: f64) -> Vec<String> {
         let rows = plan.rows_of_step();
         let of = |price: &crate::pipeline::Price| {
             if let Some(precision) = spec.newer_precision().filter(|_| !price.may_have_bf16()) {

@@ -11,7 +11,7 @@ use stage_core::{Blob, Fields, Reject};
 
 use crate::record::{ItemRecord, PortValue, decode, encode};
 
-/// The table of these records, in outcomes of the remote and in the ledger.
+/// The table of these records, in outcomes of the remote and in the index.
 pub const BATCH: Table = Table(41);
 const FORMAT: u32 = 1;
 
@@ -36,7 +36,7 @@ pub struct Batch {
     pub assets: BTreeMap<String, Fields>,
     /// The content of `File` parameters.
     pub files: BTreeMap<String, Blob>,
-    pub work: Work,
+    pub work: BatchWork,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -46,7 +46,7 @@ pub struct Upstream {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Work {
+pub enum BatchWork {
     /// The keys of the items of each shard.
     Items(Vec<Vec<Digest>>),
     /// One training.
@@ -55,7 +55,7 @@ pub enum Work {
 
 impl Batch {
     /// A batch of this program, to be filled in.
-    pub fn new(key: Digest, work: Work) -> Batch {
+    pub fn new(key: Digest, work: BatchWork) -> Batch {
         Batch {
             format: FORMAT,
             begun: 0,
@@ -85,8 +85,8 @@ impl Batch {
 
     pub fn shards(&self) -> u32 {
         match &self.work {
-            Work::Items(shards) => shards.len() as u32,
-            Work::Training => 1,
+            BatchWork::Items(shards) => shards.len() as u32,
+            BatchWork::Training => 1,
         }
     }
 }
@@ -102,8 +102,8 @@ impl Share {
     /// The keys of its items; none for a training.
     pub fn keys(&self) -> &[Digest] {
         match &self.batch.work {
-            Work::Items(shards) => shards.get(self.shard as usize).map_or(&[], Vec::as_slice),
-            Work::Training => &[],
+            BatchWork::Items(shards) => shards.get(self.shard as usize).map_or(&[], Vec::as_slice),
+            BatchWork::Training => &[],
         }
     }
 }
@@ -146,7 +146,7 @@ pub struct Attempt {
 
 /// The end of an attempt without a result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Report {
+pub enum AttemptReport {
     /// Another job can continue.
     Later { has_moved: bool, why: String },
     /// No other attempt would succeed.
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_batch_is_read_only_under_its_own_name() {
-        let batch = Batch::new(Digest::of(b"key"), Work::Items(vec![vec![Digest::of(b"a")]]));
+        let batch = Batch::new(Digest::of(b"key"), BatchWork::Items(vec![vec![Digest::of(b"a")]]));
         let bytes = encode(&batch);
         assert_eq!(Batch::decode(&bytes, &batch.id()), Some(batch.clone()));
         assert_eq!(Batch::decode(&bytes, &Digest::of(b"other")), None);

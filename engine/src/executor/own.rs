@@ -1,10 +1,10 @@
-//! The batches that this machine has begun, in its own ledger.
+//! The batches that this machine has begun, in its own index.
 //!
 //! A batch is open from its first job until the outcomes of all parts are recorded here, or until its
 //! cancellation is in the remote. So an item that waits for an open batch is in no job of another one.
 
 use cache::{Cache, CacheError, Digest};
-use remote::{Fresh, Remote, Trouble};
+use remote::{Fresh, Remote, RemoteError};
 use serde::{Deserialize, Serialize};
 
 use super::batch::{BATCH, Batch, Name};
@@ -67,7 +67,7 @@ pub fn open(
     remote: &Remote,
     key: &Digest,
     is_at_work: impl Fn(&Digest) -> bool,
-) -> Result<Vec<Batch>, Trouble> {
+) -> Result<Vec<Batch>, RemoteError> {
     let is_wanted =
         |(id, batch): &(Digest, OwnBatch)| !batch.is_closed && batch.key == *key && !is_at_work(id);
     let mut open = Vec::new();
@@ -84,13 +84,13 @@ pub fn open(
 }
 
 /// Tells the workers of a batch to stop, and closes it. It stays open if the remote cannot be told.
-fn cancel(cache: &Cache, remote: &Remote, id: &Digest) -> Result<(), Trouble> {
+fn cancel(cache: &Cache, remote: &Remote, id: &Digest) -> Result<(), RemoteError> {
     tell_cancelled(remote, id)?;
     Ok(close(cache, id)?)
 }
 
 /// Tells the workers of a batch to stop.
-pub fn tell_cancelled(remote: &Remote, id: &Digest) -> Result<(), Trouble> {
+pub fn tell_cancelled(remote: &Remote, id: &Digest) -> Result<(), RemoteError> {
     let (key, name, value) = (Name::Cancel.of(id), "cancel".to_owned(), id.to_string().into());
     let fresh = Fresh { key, name, table: BATCH, value, summary: *id, objects: Vec::new() };
     remote.publish(&fresh).map(drop)

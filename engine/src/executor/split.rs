@@ -2,7 +2,7 @@
 
 /// The longest time of a job, and the largest number of jobs.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct JobLimits {
     pub seconds: f64,
     pub jobs: usize,
 }
@@ -11,7 +11,7 @@ pub struct Limits {
 pub const SECONDS: f64 = 10.0;
 
 /// The number of jobs for this many items, which take this time in total.
-pub fn jobs(seconds: f64, items: usize, limits: Limits) -> usize {
+pub fn jobs(seconds: f64, items: usize, limits: JobLimits) -> usize {
     let wanted = (seconds / limits.seconds).ceil();
     // A total that is not a number makes one job.
     (wanted as usize).clamp(1, limits.jobs.max(1)).min(items.max(1))
@@ -28,7 +28,7 @@ pub fn batches(items: usize, jobs: usize) -> (usize, usize) {
 }
 
 /// The positions of the items of each job. Jobs take about the same time, and few are not full.
-pub fn split(costs: &[f64], limits: Limits) -> Vec<Vec<usize>> {
+pub fn split(costs: &[f64], limits: JobLimits) -> Vec<Vec<usize>> {
     let jobs = jobs(costs.iter().sum(), costs.len(), limits);
     let mut order: Vec<usize> = (0..costs.len()).collect();
     order.sort_by(|one, other| costs[*other].total_cmp(&costs[*one]).then(one.cmp(other)));
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     fn sizes(costs: &[f64], seconds: f64, jobs: usize) -> Vec<usize> {
-        let shards = split(costs, Limits { seconds, jobs });
+        let shards = split(costs, JobLimits { seconds, jobs });
         let mut all: Vec<usize> = shards.concat();
         all.sort_unstable();
         assert_eq!(all, (0..costs.len()).collect::<Vec<_>>(), "each item once");
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn long_items_are_spread_and_odd_costs_lose_no_item() {
         let costs = [1_000.0, 10.0, 10.0, 10.0, 1_000.0, 10.0];
-        let shards = split(&costs, Limits { seconds: 1_100.0, jobs: 2 });
+        let shards = split(&costs, JobLimits { seconds: 1_100.0, jobs: 2 });
         assert_eq!(shards, [vec![0, 1, 3], vec![2, 4, 5]]);
         sizes(&[f64::NAN, 1.0, f64::INFINITY], 10.0, 2);
         sizes(&[0.0; 7], 10.0, 3);

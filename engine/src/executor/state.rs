@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cache::{Cache, Digest};
 use camino::{Utf8Path, Utf8PathBuf};
-use remote::{Remote, Trouble};
+use remote::{Remote, RemoteError};
 use serde::Serialize;
 
-use super::batch::{Attempt, Name, Report, log_name};
+use super::batch::{Attempt, AttemptReport, Name, log_name};
 use super::command;
 use super::decide::JobState;
 use super::jobs::name;
@@ -36,7 +36,7 @@ pub struct BatchState {
 pub struct ShardState {
     /// Counted from 1.
     pub part: u32,
-    pub state: State,
+    pub state: ShardPhase,
     /// The jobs that have begun, the oldest first.
     pub attempts: Vec<AttemptState>,
     /// The number of the job in the queue of the scheduler.
@@ -52,7 +52,7 @@ pub struct ShardState {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
+pub enum ShardPhase {
     /// Without a job, or with one that waits.
     Pending,
     Running,
@@ -60,13 +60,13 @@ pub enum State {
     Failed,
 }
 
-impl State {
+impl ShardPhase {
     pub fn name(self) -> &'static str {
         match self {
-            State::Pending => "pending",
-            State::Running => "running",
-            State::Done => "done",
-            State::Failed => "failed",
+            ShardPhase::Pending => "pending",
+            ShardPhase::Running => "running",
+            ShardPhase::Done => "done",
+            ShardPhase::Failed => "failed",
         }
     }
 }
@@ -93,13 +93,13 @@ pub fn batches(
     remote: Option<&Remote>,
     pipeline: &str,
     is_wanted: impl Fn(&OwnBatch) -> bool,
-) -> Result<Vec<BatchState>, Trouble> {
+) -> Result<Vec<BatchState>, RemoteError> {
     let mut states = Vec::new();
     for (id, batch) in own(cache)? {
         if batch.pipeline != pipeline || !is_wanted(&batch) {
             continue;
         }
-        let read = |shard| -> Result<ShardState, Trouble> {
+        let read = |shard| -> Result<ShardState, RemoteError> {
             let mut state = read_shard(remote, &id, &batch, shard)?;
             state.add_output(cache, &id, batch.is_closed && remote.is_some());
             Ok(state)
@@ -116,9 +116,9 @@ fn read_shard(
     id: &Digest,
     batch: &OwnBatch,
     shard: u32,
-) -> Result<ShardState, Trouble> {
+) -> Result<ShardState, RemoteError> {
     let attempts = Vec::new();
-    let (part, state) = (shard + 1, State::Pending);
+    let (part, state) = (shard + 1, ShardPhase::Pending);
     let mut state = ShardState { part, state, attempts, job: None, why: None, output: None };
     let Some(remote) = remote else { return Ok(state) };
     let look_up = |name: Name| remote.look_up(&name.of(id));
@@ -126,24 +126,24 @@ fn read_shard(
         let Some(bytes) = look_up(Name::Attempt(shard, number))? else { break };
         let Some(Attempt { machine, job, begun, .. }) = decode(&bytes) else { continue };
         let report = look_up(Name::Report(shard, number))?;
-        let report = report.and_then(|bytes| decode::<Report>(&bytes));
-        if let Some(Report::Failed { message }) = &report {
-            state.state = State::Failed;
+        let report = report.and_then(|bytes| decode::<AttemptReport>(&bytes));
+        if let Some(AttemptReport::Failed { message }) = &report {
+            state.state = ShardPhase::Failed;
             state.why = Some(message.clone());
         }
         let ended = report.map(|report| match report {
-            Report::Later { why, .. } => why,
-            Report::Failed { message } => message,
+            AttemptReport::Later { why, .. } => why,
+            AttemptReport::Failed { message } => message,
         });
         let (attempt, log) = (number + 1, log_name(id, shard, number));
         state.attempts.push(AttemptState { attempt, machine, job, begun, ended, log });
     }
     let runs = state.attempts.last().is_some_and(|last| last.ended.is_none());
     if remote.look_up(&batch.result(id, shard))?.is_some() {
-        state.state = State::Done;
+        state.state = ShardPhase::Done;
         state.why = None;
-    } else if runs && state.state == State::Pending {
-        state.state = State::Running;
+    } else if runs && state.state == ShardPhase::Pending {
+        state.state = ShardPhase::Running;
     }
     Ok(state)
 }
@@ -196,8 +196,8 @@ impl ShardState {
         let file = output(cache.dir(), batch, self.part);
         if cache.fs().metadata(&file).is_ok_and(|found| found.is_file() && found.size > 0) {
             self.output = Some(file.into_string());
-            if has_ended && self.state == State::Pending {
-                self.state = State::Failed;
+            if has_ended && self.state == ShardPhase::Pending {
+                self.state = ShardPhase::Failed;
                 self.why = Some("no job started work".to_owned());
             }
         }
@@ -205,20 +205,20 @@ impl ShardState {
 
     /// A job that the scheduler does not know has ended, or was lost: the next run starts another.
     fn add(&mut self, listed: Option<&QueuedJob>) {
-        if matches!(self.state, State::Done | State::Failed) {
+        if matches!(self.state, ShardPhase::Done | ShardPhase::Failed) {
             return;
         }
         let Some(listed) = listed else {
-            self.state = State::Pending;
+            self.state = ShardPhase::Pending;
             self.why = Some("no job".to_owned());
             return;
         };
         self.job = Some(listed.job.clone());
         self.state = match listed.seen {
-            JobState::Running => State::Running,
-            _ => State::Pending,
+            JobState::Running => ShardPhase::Running,
+            _ => ShardPhase::Pending,
         };
-        let reason = Some(&listed.reason).filter(|_| self.state == State::Pending);
+        let reason = Some(&listed.reason).filter(|_| self.state == ShardPhase::Pending);
         self.why = reason.filter(|why| !why.is_empty()).cloned();
     }
 }
@@ -237,7 +237,7 @@ pub fn output(cache: &Utf8Path, batch: &Digest, part: u32) -> Utf8PathBuf {
 mod tests {
     use super::*;
 
-    fn shard(state: State) -> ShardState {
+    fn shard(state: ShardPhase) -> ShardState {
         ShardState { part: 1, state, attempts: Vec::new(), job: None, why: None, output: None }
     }
 
@@ -249,11 +249,11 @@ mod tests {
     #[test]
     fn the_remote_is_right_about_results_and_the_scheduler_about_jobs() {
         for (stored, seen, expected) in [
-            (State::Done, Some(JobState::Running), State::Done),
-            (State::Failed, None, State::Failed),
-            (State::Running, None, State::Pending),
-            (State::Running, Some(JobState::Waiting), State::Pending),
-            (State::Pending, Some(JobState::Running), State::Running),
+            (ShardPhase::Done, Some(JobState::Running), ShardPhase::Done),
+            (ShardPhase::Failed, None, ShardPhase::Failed),
+            (ShardPhase::Running, None, ShardPhase::Pending),
+            (ShardPhase::Running, Some(JobState::Waiting), ShardPhase::Pending),
+            (ShardPhase::Pending, Some(JobState::Running), ShardPhase::Running),
         ] {
             let mut shard = shard(stored);
             shard.add(seen.map(listed).as_ref());

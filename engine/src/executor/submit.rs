@@ -32,7 +32,7 @@ const MOST_LOOKS: u32 = 12_000;
 
 /// The record of a submission, in the folder of the jobs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Submitted {
+pub struct Submission {
     pub executor: String,
     /// The number of the job, or of the process.
     pub job: String,
@@ -54,18 +54,18 @@ pub enum SubmissionState {
 
 /// The place and the name of the submitted runs of a pipeline.
 #[derive(Clone, Debug)]
-pub struct Unattended {
+pub struct SubmittedRuns {
     /// The folder of the jobs, in the cache.
     folder: Utf8PathBuf,
     name: String,
 }
 
-impl Unattended {
+impl SubmittedRuns {
     /// For a pipeline with its cache in this absolute folder.
-    pub fn new(cache: &Utf8Path, pipeline: &str) -> Unattended {
+    pub fn new(cache: &Utf8Path, pipeline: &str) -> SubmittedRuns {
         let digest = Digest::of(format!("{cache}\n{pipeline}").as_bytes()).to_string();
         let name = format!("throstle-{}", digest.chars().take(16).collect::<String>());
-        Unattended { folder: cache.join("jobs"), name }
+        SubmittedRuns { folder: cache.join("jobs"), name }
     }
 
     /// The name of the job.
@@ -88,14 +88,14 @@ impl Unattended {
     }
 
     /// The last submission.
-    pub fn last(&self) -> Option<Submitted> {
+    pub fn last(&self) -> Option<Submission> {
         serde_json::from_slice(&RealFs.read(&self.record()).ok()?).ok()
     }
 
     /// The state of a submission, with the jobs of its name if Slurm was asked.
     pub fn life(
         &self,
-        submitted: &Submitted,
+        submitted: &Submission,
         jobs: Option<Result<&Shards, &str>>,
     ) -> SubmissionState {
         match (submitted.is_slurm, jobs) {
@@ -126,7 +126,7 @@ impl Unattended {
         spec: &ExecutorSpec,
         command: &[String],
         begun: i64,
-    ) -> Result<Submitted, String> {
+    ) -> Result<Submission, String> {
         let failed = |error: FsError| format!("cannot start the run: {}", error.whole());
         RealFs.create_dir_all(&self.folder).map_err(failed)?;
         let (job, is_slurm) = match &spec.adapter {
@@ -138,7 +138,7 @@ impl Unattended {
                 (self.detach(&chain(spec.poll_seconds * POLLS), command)?, false)
             }
         };
-        let submitted = Submitted { executor: spec.name.clone(), job, is_slurm, begun };
+        let submitted = Submission { executor: spec.name.clone(), job, is_slurm, begun };
         let text = serde_json::to_vec(&submitted).unwrap_or_default();
         RealFs.write_durably(&self.record(), &text).map_err(failed)?;
         Ok(submitted)
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn each_pipeline_and_each_cache_has_a_name_of_its_own() {
-        let name = |cache: &str, pipeline: &str| Unattended::new(cache.into(), pipeline).name;
+        let name = |cache: &str, pipeline: &str| SubmittedRuns::new(cache.into(), pipeline).name;
         assert_eq!(name("/p/.throstle", "voice"), name("/p/.throstle", "voice"));
         assert_ne!(name("/p/.throstle", "voice"), name("/q/.throstle", "voice"));
         assert_ne!(name("/p/.throstle", "voice"), name("/p/.throstle", "other"));
@@ -266,7 +266,7 @@ mod tests {
             submit_flags: vec!["--partition=small".into()],
             ..Slurm::default()
         };
-        let arguments = Unattended::new("/p/.throstle".into(), "voice").arguments(&slurm);
+        let arguments = SubmittedRuns::new("/p/.throstle".into(), "voice").arguments(&slurm);
         assert!(!arguments.iter().any(|found| found.contains("gres") || found.contains("mem")));
         assert!(arguments.contains(&"--time=60:00".to_owned()), "{arguments:?}");
         assert_eq!(arguments.last().map(String::as_str), Some("--partition=small"));

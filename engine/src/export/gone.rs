@@ -15,7 +15,7 @@ use super::edits::{EditDetector, stays_message};
 use super::old::{LastExport, kept_key, section_key};
 use super::paths::Ground;
 use super::write::passes;
-use super::{Written, one_for_all};
+use super::{ExportCounts, one_for_all};
 use crate::options::Sink;
 use crate::pipeline::{Pipeline, StageId, StageSpec};
 use crate::record::{EXPORT, EXPORTS, ExportRecord, decode, encode};
@@ -92,7 +92,7 @@ fn take_back_one(
     index: &StatIndex,
     wanted: &Exports,
     gone: &Digest,
-) -> Result<Written, CacheError> {
+) -> Result<ExportCounts, CacheError> {
     let cache = store.cache();
     let before = cache.get(EXPORT, gone)?;
     let before = before.and_then(|bytes| decode::<ExportRecord>(&bytes));
@@ -104,7 +104,7 @@ fn take_back_one(
     let others: Vec<&Section> = keys.filter_map(|key| index.section(&key)).collect();
     let is_wanted =
         |path: &Utf8Path| others.iter().any(|other| other.find(path.as_str()).is_some());
-    let mut done = Written::default();
+    let mut done = ExportCounts::default();
     let detector = EditDetector::new(store, pipeline, before.as_ref(), &boot)?;
     remove(&detector, is_wanted, &old, &mut done)?;
     Ok(done)
@@ -151,7 +151,7 @@ pub fn remove(
     detector: &EditDetector<'_>,
     is_wanted: impl Fn(&Utf8Path) -> bool,
     old: &LastExport,
-    done: &mut Written,
+    done: &mut ExportCounts,
 ) -> Result<(), CacheError> {
     let store = detector.store();
     let is_there = |path: &&String| store.cache().fs().exists(&store.base().join(path));

@@ -1,4 +1,4 @@
-//! The files of the last export, according to the stat index and the ledger.
+//! The files of the last export, according to the stat index and the index.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ const STAT_THREADS: usize = 2;
 pub struct LastExport {
     /// The exported contents.
     pub digests: HashMap<Utf8PathBuf, Digest>,
-    /// The same according to the ledger, which may be older.
+    /// The same according to the index, which may be older.
     pub recorded: HashMap<Utf8PathBuf, Digest>,
     /// The state of these files.
     pub entries: HashMap<String, StatEntry>,
@@ -40,7 +40,7 @@ impl LastExport {
         LastExport { digests, recorded: HashMap::new(), entries, kept, is_of_this_boot }
     }
 
-    /// Adds the files that were kept, according to the ledger.
+    /// Adds the files that were kept, according to the index.
     pub fn record_kept(&mut self, before: &ExportRecord) {
         for (path, digest) in before.kept().into_iter().flatten() {
             let lost = || StatEntry::unusable(path.clone(), *digest);
@@ -48,7 +48,7 @@ impl LastExport {
         }
     }
 
-    /// Adds a file of the export in the ledger: the stat index may be lost, or have contents that were
+    /// Adds a file of the export in the index: the stat index may be lost, or have contents that were
     /// about to be written.
     pub fn record(&mut self, path: Utf8PathBuf, digest: Digest) {
         self.digests.entry(path.clone()).or_insert(digest);
@@ -96,7 +96,7 @@ pub fn kept_key(key: &Digest) -> Digest {
     sink.finish()
 }
 
-/// The key of an export in the ledger and the stat index.
+/// The key of an export in the index and the stat index.
 pub fn section_key(pipeline: &Pipeline, spec: &StageSpec, export: &Export) -> Digest {
     let mut sink = HashSink::default();
     sink.text("export of", &pipeline.name);

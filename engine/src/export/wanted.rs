@@ -6,9 +6,9 @@ use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::{Blob, Fields, Item, StageError, Value};
 
 use super::paths::{fill, is_inside, plain};
-use super::{One, Written};
+use super::{ExportCounts, One};
 use crate::error::EngineError;
-use crate::plan::Planned;
+use crate::plan::PlannedValue;
 use crate::record::{ExportRecord, LeftOut, PortValue};
 use crate::store::ReadError;
 
@@ -17,7 +17,7 @@ impl One<'_> {
     pub fn wanted(
         &self,
         now: &mut ExportRecord,
-        done: &mut Written,
+        done: &mut ExportCounts,
     ) -> Result<Option<BTreeMap<Utf8PathBuf, Blob>>, EngineError> {
         let wanted = match self.targets(now, done) {
             Ok(wanted) => wanted,
@@ -65,7 +65,7 @@ impl One<'_> {
     pub fn targets(
         &self,
         record: &ExportRecord,
-        done: &mut Written,
+        done: &mut ExportCounts,
     ) -> Result<BTreeMap<Utf8PathBuf, Blob>, ReadError> {
         let mut targets = BTreeMap::new();
         match &record.value {
@@ -89,7 +89,7 @@ impl One<'_> {
         item: &Item,
         of: u64,
         targets: &mut BTreeMap<Utf8PathBuf, Blob>,
-        done: &mut Written,
+        done: &mut ExportCounts,
     ) {
         let Some(name) = &self.export.field else { return };
         done.items.0 += 1;
@@ -114,7 +114,7 @@ impl One<'_> {
         &self,
         fields: &Fields,
         targets: &mut BTreeMap<Utf8PathBuf, Blob>,
-        done: &mut Written,
+        done: &mut ExportCounts,
     ) -> Utf8PathBuf {
         let path = Utf8PathBuf::from(plain(&self.export.template));
         let blobs: Vec<(&str, &Blob)> = fields
@@ -169,10 +169,12 @@ fn no_file(field: &str, value: &Value) -> String {
     format!("`{field}` is {kind}, but only files can be exported; `throstle items` prints it")
 }
 
-pub fn exportable(value: &Planned) -> Option<PortValue> {
+pub fn exportable(value: &PlannedValue) -> Option<PortValue> {
     match value {
-        Planned::Root { root, items } => Some(PortValue::Dataset { root: *root, items: *items }),
-        Planned::Artifact(fields) => Some(PortValue::Artifact(fields.clone())),
-        Planned::Partial(_) | Planned::Unknown => None,
+        PlannedValue::Root { root, items } => {
+            Some(PortValue::Dataset { root: *root, items: *items })
+        }
+        PlannedValue::Artifact(fields) => Some(PortValue::Artifact(fields.clone())),
+        PlannedValue::Partial(_) | PlannedValue::Unknown => None,
     }
 }

@@ -10,7 +10,7 @@ use cache::{CacheError, Digest, Link, Target, in_shares};
 use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::Blob;
 
-use super::Written;
+use super::ExportCounts;
 use super::edits::EditDetector;
 use super::old::LastExport;
 use super::paths::{Ground, Place};
@@ -57,7 +57,7 @@ impl Writer<'_> {
     pub fn write_all(
         &self,
         wanted: &BTreeMap<Utf8PathBuf, Blob>,
-        done: &mut Written,
+        done: &mut ExportCounts,
     ) -> Result<Entries, EngineError> {
         let wanted: Vec<(&Utf8PathBuf, &Blob)> = wanted.iter().collect();
         let write = |(path, blob): &(&Utf8PathBuf, &Blob)| match self.targets.path(path) {

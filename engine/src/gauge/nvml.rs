@@ -8,7 +8,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 use stage_core::device::{DeviceId, Devices};
 
-use super::{Gauge, Reading};
+use super::{Gauge, GpuReading};
 
 /// The readings of NVML for one device.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,30 +33,30 @@ pub trait Library: Send {
 }
 
 /// The devices that a worker has found; none before.
-pub type Found = Box<dyn FnMut() -> Option<Devices> + Send>;
+pub type DeviceSource = Box<dyn FnMut() -> Option<Devices> + Send>;
 
 /// The GPUs that workers may use.
 pub struct Nvml {
     /// None before the first reading; then `Some(None)` on a machine without the library.
     library: Option<Option<Box<dyn Library>>>,
-    found: Found,
+    found: DeviceSource,
     /// The caller has selected GPUs, so the numbers of NVML are not those of the worker.
     is_selected: bool,
 }
 
 impl Nvml {
-    pub fn new(found: Found, is_selected: bool) -> Nvml {
+    pub fn new(found: DeviceSource, is_selected: bool) -> Nvml {
         Nvml { library: None, found, is_selected }
     }
 
     #[cfg(test)]
-    fn with(library: Option<Box<dyn Library>>, found: Found, is_selected: bool) -> Nvml {
+    fn with(library: Option<Box<dyn Library>>, found: DeviceSource, is_selected: bool) -> Nvml {
         Nvml { library: Some(library), found, is_selected }
     }
 }
 
 impl Gauge for Nvml {
-    fn read(&mut self) -> Vec<Reading> {
+    fn read(&mut self) -> Vec<GpuReading> {
         let library = self.library.get_or_insert_with(Driver::open);
         let Some(library) = library else { return Vec::new() };
         let loads: Vec<Option<Load>> = match ((self.found)(), self.is_selected) {
@@ -69,7 +69,7 @@ impl Gauge for Nvml {
         let reading = |(number, load): (usize, Option<Load>)| {
             let Load { model, busy, used_bytes, total_bytes } = load?;
             let name = DeviceId::gpu(number)?.to_string();
-            Some(Reading { name, model, busy, used_bytes, total_bytes })
+            Some(GpuReading { name, model, busy, used_bytes, total_bytes })
         };
         loads.into_iter().enumerate().filter_map(reading).collect()
     }
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn the_load_is_that_of_the_device_and_a_machine_without_the_library_has_none() {
-        let found = || -> Found { Box::new(|| devices(&["cccc", "bbbb"])) };
+        let found = || -> DeviceSource { Box::new(|| devices(&["cccc", "bbbb"])) };
         let readings = Nvml::with(Some(Box::new(Fake)), found(), true).read();
         let loads: Vec<(Option<f64>, u64)> =
             readings.iter().map(|reading| (reading.busy, reading.used_bytes)).collect();

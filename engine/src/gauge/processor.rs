@@ -2,7 +2,7 @@
 
 use cache::fs::{Fs, RealFs};
 
-use super::{Gauge, Reading};
+use super::{Gauge, GpuReading};
 use crate::machine::line_of;
 
 #[derive(Default)]
@@ -12,13 +12,13 @@ pub struct Processor {
 }
 
 impl Gauge for Processor {
-    fn read(&mut self) -> Vec<Reading> {
+    fn read(&mut self) -> Vec<GpuReading> {
         let read = |path: &str| RealFs.read_system_file(path.into()).unwrap_or_default();
         let now = times(&read("/proc/stat"));
         let busy = now.zip(self.before).and_then(|(now, before)| share(before, now));
         self.before = now.or(self.before);
         memory(&read("/proc/meminfo"))
-            .map(|(used_bytes, total_bytes)| Reading {
+            .map(|(used_bytes, total_bytes)| GpuReading {
                 name: "processor".to_owned(),
                 model: String::new(),
                 busy,

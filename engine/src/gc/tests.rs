@@ -16,8 +16,8 @@ fn cache() -> Cache {
     Cache::open("/cache".into(), Arc::new(MemoryFs::new()), Access::ReadWrite).unwrap()
 }
 
-fn keep_last(keep_runs: usize) -> Limits {
-    Limits { keep_runs, kept_since: None, most_bytes: None }
+fn keep_last(keep_runs: usize) -> GcLimits {
+    GcLimits { keep_runs, kept_since: None, most_bytes: None }
 }
 
 /// Stores a blob, and the record of the item that it was made for.
@@ -71,7 +71,7 @@ fn run(cache: &Cache, number: u64, status: Status, keys: &[(&str, Digest)], pinn
 }
 
 /// Carries the plan out; returns the items that still have their blob and their record.
-fn left(cache: &Cache, limits: &Limits, names: &[&str]) -> Vec<String> {
+fn left(cache: &Cache, limits: &GcLimits, names: &[&str]) -> Vec<String> {
     let plan = plan(cache, limits).unwrap();
     cache.sweep(plan.sweep).unwrap();
     let is_left = |name: &&&str| {
@@ -110,7 +110,7 @@ fn pinned_and_young_runs_are_kept_beyond_the_last_ones() {
     for (at, key) in keys.iter().enumerate() {
         run(&cache, at as u64 + 1, Status::Done, &[("s", *key)], at == 0);
     }
-    let limits = Limits { kept_since: Some(3000), ..keep_last(1) };
+    let limits = GcLimits { kept_since: Some(3000), ..keep_last(1) };
     assert_eq!(left(&cache, &limits, &["a", "b", "c", "d"]), ["a", "c", "d"]);
 }
 
@@ -169,11 +169,11 @@ fn under_a_size_limit_the_cheapest_goes_first_and_pinned_runs_never() {
     let pinned = outcome(&cache, "pinned", &["e"], 0.0);
     run(&cache, 1, Status::Done, &[("cheap", cheap), ("dear", dear)], false);
     run(&cache, 2, Status::Done, &[("pinned", pinned)], true);
-    let limits = Limits { most_bytes: Some(3 * SIZE as u64 + 900), ..keep_last(3) };
+    let limits = GcLimits { most_bytes: Some(3 * SIZE as u64 + 900), ..keep_last(3) };
     let given_up = plan(&cache, &limits).unwrap().given_up;
     assert_eq!(given_up.iter().map(|one| one.stage.as_str()).collect::<Vec<_>>(), ["cheap"]);
     assert_eq!(left(&cache, &limits, &["a", "b", "c", "d", "e"]), ["c", "d", "e"]);
-    let limits = Limits { most_bytes: Some(1), ..keep_last(3) };
+    let limits = GcLimits { most_bytes: Some(1), ..keep_last(3) };
     assert_eq!(left(&cache, &limits, &["c", "d", "e"]), ["e"]);
 }
 
@@ -230,6 +230,6 @@ fn a_checkpoint_and_the_model_it_came_from_stay_under_a_size_limit() {
     };
     cache.record(CHECKPOINT, &Digest::of(b"training"), encode(&record)).unwrap();
     run(&cache, 1, Status::Done, &[("o", other)], false);
-    let limits = Limits { most_bytes: Some(1), ..keep_last(1) };
+    let limits = GcLimits { most_bytes: Some(1), ..keep_last(1) };
     assert_eq!(left(&cache, &limits, &["model", "other", "state"]), ["model", "state"]);
 }

@@ -26,7 +26,7 @@ pub struct Line {
 }
 
 /// A line through the observations.
-struct Fit {
+struct LineFit {
     intercept: f64,
     slope: f64,
     /// The variance of one observation around it.
@@ -92,7 +92,7 @@ impl Line {
     }
 
     /// A negative intercept and a negative slope are rejected.
-    fn fit(&self) -> Fit {
+    fn fit(&self) -> LineFit {
         let Line { count, x, xx, y, xy, yy } = *self;
         let sizes = xx - x * x / count;
         let sizes = if sizes > ROUNDING * xx { sizes } else { 0.0 };
@@ -107,7 +107,7 @@ impl Line {
             + 2.0 * intercept * slope * x
             + slope * slope * xx;
         let variance = squares.max(0.0) / (count - 2.0).max(1.0);
-        Fit { intercept, slope, variance, sizes }
+        LineFit { intercept, slope, variance, sizes }
     }
 }
 

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cache::Digest;
-use remote::{Contents, Outcome, Remote, Trouble, Verified};
+use remote::{Contents, Outcome, Remote, RemoteError, VerifyReport};
 use stage_core::Blob;
 use stage_core::{Chunk, Dataset, Fields};
 
 use crate::record::{PortValue, STAGE, StageRecord, decode};
 
 /// The objects of an outcome.
-struct Needed {
+struct OutcomeObjects {
     outcome: Outcome,
     objects: HashSet<Digest>,
 }
@@ -22,9 +22,9 @@ struct Needed {
 /// project.
 pub fn find_incomplete(
     remote: &Remote,
-    verified: &mut Verified,
+    verified: &mut VerifyReport,
     is_in_a_source: &dyn Fn(&Digest) -> bool,
-) -> Result<(), Trouble> {
+) -> Result<(), RemoteError> {
     let contents = remote.contents(verified);
     let (mut all, mut in_place) = (Vec::new(), HashSet::<Digest>::new());
     let mut tables = HashMap::new();
@@ -49,10 +49,10 @@ pub fn find_incomplete(
                 objects.extend(blobs);
             }
         }
-        all.push(Needed { outcome, objects });
+        all.push(OutcomeObjects { outcome, objects });
     }
     let mut incomplete = Vec::new();
-    for Needed { outcome, objects } in all {
+    for OutcomeObjects { outcome, objects } in all {
         let unnamed: Vec<Digest> =
             objects.into_iter().filter(|object| !contents.leads_to(&outcome, object)).collect();
         let is_in_place = |object| in_place.contains(object) || is_in_a_source(object);
@@ -89,8 +89,8 @@ fn reach(
     tables: &mut HashMap<Digest, Bytes>,
     root: &Digest,
     objects: &mut HashSet<Digest>,
-) -> Result<Vec<Chunk>, Trouble> {
-    let mut read = |digests: HashSet<Digest>| -> Result<Vec<Bytes>, Trouble> {
+) -> Result<Vec<Chunk>, RemoteError> {
+    let mut read = |digests: HashSet<Digest>| -> Result<Vec<Bytes>, RemoteError> {
         let new = digests.iter().copied().filter(|digest| !tables.contains_key(digest)).collect();
         tables.extend(contents.read(&new)?);
         Ok(digests.iter().filter_map(|digest| tables.get(digest).cloned()).collect())

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use bytes::Bytes;
 use cache::{Cache, Digest, Table};
-use remote::{Fresh, Pushed, Remote, Salvage, Trouble, Verified};
+use remote::{Fresh, PushCounts, Remote, RemoteError, Salvage, VerifyReport};
 
 use super::{bring_tables, push_logs, selected};
 use crate::gc;
@@ -16,9 +16,9 @@ use crate::record::{PortValue, STAGE, StageRecord, decode};
 pub fn repair(
     cache: &Cache,
     remote: &Remote,
-    verified: &Verified,
+    verified: &VerifyReport,
     progress: &(dyn Fn(u64, u64) + Sync),
-) -> Result<(Vec<String>, Pushed), Trouble> {
+) -> Result<(Vec<String>, PushCounts), RemoteError> {
     let mut salvage = remote.begin_repair(verified)?;
     let damaged = std::mem::take(&mut salvage.damaged);
     let mut pushed = remote.push(selected(cache, remote, salvage, progress)?)?;
@@ -36,8 +36,8 @@ pub fn only_whole(
     salvage: &Salvage,
     outcomes: Vec<Fresh>,
     knows_all: impl Fn(&Fresh) -> bool,
-) -> Result<Vec<Fresh>, Trouble> {
-    let is_left = |digest: &Digest| -> Result<bool, Trouble> {
+) -> Result<Vec<Fresh>, RemoteError> {
+    let is_left = |digest: &Digest| -> Result<bool, RemoteError> {
         Ok(remote.keeps_large(digest) || cache.contains(digest)? || remote.lists(digest)?)
     };
     let mut whole = Vec::new();
@@ -84,8 +84,8 @@ pub fn only_whole(
 fn read_in_place<'a>(
     cache: &Cache,
     records: impl Iterator<Item = &'a StageRecord>,
-    is_left: &dyn Fn(&Digest) -> Result<bool, Trouble>,
-) -> Result<HashSet<Digest>, Trouble> {
+    is_left: &dyn Fn(&Digest) -> Result<bool, RemoteError>,
+) -> Result<HashSet<Digest>, RemoteError> {
     let mut in_place = HashSet::new();
     for output in records.flat_map(|record| record.outputs.values()) {
         let PortValue::Dataset { root, .. } = output else { continue };
@@ -93,7 +93,7 @@ fn read_in_place<'a>(
         let items = chunks.iter().flat_map(|chunk| &chunk.items);
         let blobs: HashSet<Digest> =
             items.flat_map(|item| item.fields.blobs()).map(|blob| blob.digest).collect();
-        let left: Result<Vec<bool>, Trouble> = blobs.iter().map(is_left).collect();
+        let left: Result<Vec<bool>, RemoteError> = blobs.iter().map(is_left).collect();
         if !left?.contains(&true) {
             in_place.extend(blobs);
         }

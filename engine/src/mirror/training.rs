@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use cache::{Cache, CacheError, Digest};
-use remote::{Checkpoint, Placed, Pushing, Remote, Trouble};
+use remote::{CheckpointWrite, Pushing, Remote, RemoteCheckpoint, RemoteError};
 use serde::{Deserialize, Serialize};
 use stage_core::Fields;
 
@@ -17,7 +17,7 @@ use crate::record::{CHECKPOINT, CheckpointRecord, MIRRORED, decode, encode};
 
 /// The relation of the checkpoints of a training here to those in the remote.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-struct Mirrored {
+struct MirroredTraining {
     /// The remote, so that another one begins anew.
     remote: String,
     /// The highest number that was there, or was written.
@@ -30,9 +30,14 @@ struct Mirrored {
     is_passed_over: bool,
 }
 
-impl Mirrored {
-    fn read(cache: &Cache, remote: &Remote, key: &Digest) -> Result<Option<Mirrored>, CacheError> {
-        let mirrored = cache.get(MIRRORED, key)?.and_then(|bytes| decode::<Mirrored>(&bytes));
+impl MirroredTraining {
+    fn read(
+        cache: &Cache,
+        remote: &Remote,
+        key: &Digest,
+    ) -> Result<Option<MirroredTraining>, CacheError> {
+        let mirrored =
+            cache.get(MIRRORED, key)?.and_then(|bytes| decode::<MirroredTraining>(&bytes));
         Ok(mirrored.filter(|mirrored| mirrored.remote == remote.address().as_str()))
     }
 
@@ -55,15 +60,16 @@ fn step_of(record: &CheckpointRecord) -> f64 {
 
 /// Takes over the newest checkpoint in the remote, unless this machine is further with the training.
 /// Returns its number if it did.
-pub fn adopt(cache: &Cache, remote: &Remote, key: &Digest) -> Result<Option<u64>, Trouble> {
+pub fn adopt(cache: &Cache, remote: &Remote, key: &Digest) -> Result<Option<u64>, RemoteError> {
     if cache.is_read_only() {
         return Ok(None);
     }
-    let mirrored = Mirrored::read(cache, remote, key)?;
-    let is_whole = |checkpoint: &Checkpoint| is_whole(cache, remote, checkpoint).unwrap_or(false);
+    let mirrored = MirroredTraining::read(cache, remote, key)?;
+    let is_whole =
+        |checkpoint: &RemoteCheckpoint| is_whole(cache, remote, checkpoint).unwrap_or(false);
     let Some((highest, found)) = remote.newest_checkpoint(key, is_whole)? else { return Ok(None) };
     let own = own(cache, key)?;
-    let is_known = |mirrored: &Mirrored| {
+    let is_known = |mirrored: &MirroredTraining| {
         let is_open = mirrored.is_behind || mirrored.is_passed_over;
         mirrored.number == highest && !is_open && own.is_some()
     };
@@ -73,7 +79,7 @@ pub fn adopt(cache: &Cache, remote: &Remote, key: &Digest) -> Result<Option<u64>
     let is_behind = mirrored.is_some_and(|mirrored| mirrored.is_behind);
     let newest = found.as_ref().map_or(0, |found| found.number);
     let theirs = found.and_then(|found| Some((found.number, decode_checkpoint(&found)?)));
-    let mut now = Mirrored {
+    let mut now = MirroredTraining {
         remote: remote.address().as_str().to_owned(),
         number: highest,
         state: None,
@@ -101,7 +107,7 @@ pub fn adopt_any(
     remote: &Remote,
     key: &Digest,
     prefixes: &[Digest],
-) -> Result<Option<u64>, Trouble> {
+) -> Result<Option<u64>, RemoteError> {
     for key in std::iter::once(key).chain(prefixes) {
         let adopted = adopt(cache, remote, key)?;
         if adopted.is_some() || own(cache, key)?.is_some() {
@@ -111,12 +117,16 @@ pub fn adopt_any(
     Ok(None)
 }
 
-fn decode_checkpoint(checkpoint: &Checkpoint) -> Option<CheckpointRecord> {
+fn decode_checkpoint(checkpoint: &RemoteCheckpoint) -> Option<CheckpointRecord> {
     decode::<CheckpointRecord>(&checkpoint.value).filter(|record| !record.states.is_empty())
 }
 
 /// Tests if all objects of a checkpoint are here, or in the remote.
-fn is_whole(cache: &Cache, remote: &Remote, checkpoint: &Checkpoint) -> Result<bool, CacheError> {
+fn is_whole(
+    cache: &Cache,
+    remote: &Remote,
+    checkpoint: &RemoteCheckpoint,
+) -> Result<bool, CacheError> {
     let Some(record) = decode_checkpoint(checkpoint) else { return Ok(false) };
     let objects: Vec<Digest> =
         record.states.iter().flat_map(Fields::blobs).map(|blob| blob.digest).collect();
@@ -126,11 +136,15 @@ fn is_whole(cache: &Cache, remote: &Remote, checkpoint: &Checkpoint) -> Result<b
 
 /// Writes the newest checkpoint of a training under its next number. None if it is there, or if there is
 /// no checkpoint.
-pub fn put(cache: &Cache, remote: &Remote, key: &Digest) -> Result<Option<Placed>, Trouble> {
+pub fn put(
+    cache: &Cache,
+    remote: &Remote,
+    key: &Digest,
+) -> Result<Option<CheckpointWrite>, RemoteError> {
     let _numbering = remote.numbering();
     let Some(mut record) = own(cache, key)? else { return Ok(None) };
     let Some(state) = record.states.first().cloned() else { return Ok(None) };
-    let mut mirrored = Mirrored::read(cache, remote, key)?.unwrap_or_default();
+    let mut mirrored = MirroredTraining::read(cache, remote, key)?.unwrap_or_default();
     let name = name_of(&state);
     if mirrored.state == Some(name) || mirrored.is_behind {
         return Ok(None);
@@ -138,15 +152,15 @@ pub fn put(cache: &Cache, remote: &Remote, key: &Digest) -> Result<Option<Placed
     let objects = state.blobs().map(|blob| (blob.digest, blob.size)).collect();
     record.states = vec![state];
     let number = mirrored.number.saturating_add(1);
-    let checkpoint = Checkpoint { number, value: encode(&record).into() };
+    let checkpoint = RemoteCheckpoint { number, value: encode(&record).into() };
     let placed = remote.put_checkpoint(key, &checkpoint, objects)?;
     mirrored.remote = remote.address().as_str().to_owned();
     match placed {
-        Placed::Written => {
+        CheckpointWrite::Written => {
             (mirrored.number, mirrored.state) = (number, Some(name));
             mirrored.is_passed_over = false;
         }
-        Placed::Taken => mirrored.is_behind = true,
+        CheckpointWrite::Taken => mirrored.is_behind = true,
     }
     mirrored.write(cache, key)?;
     cache.commit()?;
@@ -160,8 +174,12 @@ pub fn objects(cache: &Cache, key: &Digest) -> Result<Vec<Digest>, CacheError> {
 }
 
 /// Writes the checkpoint of a training that is not running here.
-pub fn push(cache: &Cache, remote: &Remote, key: &Digest) -> Result<Option<Placed>, Trouble> {
-    if Mirrored::read(cache, remote, key)?.is_none() {
+pub fn push(
+    cache: &Cache,
+    remote: &Remote,
+    key: &Digest,
+) -> Result<Option<CheckpointWrite>, RemoteError> {
+    if MirroredTraining::read(cache, remote, key)?.is_none() {
         adopt(cache, remote, key)?;
     }
     put(cache, remote, key)
@@ -171,18 +189,18 @@ pub fn push(cache: &Cache, remote: &Remote, key: &Digest) -> Result<Option<Place
 /// does not wait for the transfer. Of several that wait, only the newest is written.
 #[derive(Debug)]
 pub struct Mirror {
-    state: Arc<(Mutex<State>, Condvar)>,
+    state: Arc<(Mutex<UploadState>, Condvar)>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct UploadState {
     is_waiting: bool,
     has_ended: bool,
     is_behind: bool,
 }
 
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+fn lock(state: &Mutex<UploadState>) -> MutexGuard<'_, UploadState> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -193,12 +211,12 @@ impl Mirror {
             remote.settings().push == Pushing::Always && remote.is_writable()
         };
         let remote = remote.filter(is_written)?;
-        let state = Arc::new((Mutex::new(State::default()), Condvar::new()));
+        let state = Arc::new((Mutex::new(UploadState::default()), Condvar::new()));
         let (cache, remote, shared) = (cache.clone(), Arc::clone(remote), Arc::clone(&state));
         let work = move || {
             while next(&shared) && remote.is_usable() {
                 // After a failure, the next checkpoint or the push at the end of the run follows.
-                if matches!(put(&cache, &remote, &key), Ok(Some(Placed::Taken))) {
+                if matches!(put(&cache, &remote, &key), Ok(Some(CheckpointWrite::Taken))) {
                     lock(&shared.0).is_behind = true;
                     return;
                 }
@@ -222,8 +240,8 @@ impl Mirror {
 }
 
 /// Waits for a checkpoint; false at the end of the training.
-fn next((state, changed): &(Mutex<State>, Condvar)) -> bool {
-    let waits = |state: &mut State| !state.is_waiting && !state.has_ended;
+fn next((state, changed): &(Mutex<UploadState>, Condvar)) -> bool {
+    let waits = |state: &mut UploadState| !state.is_waiting && !state.has_ended;
     let state = changed.wait_while(lock(state), waits);
     let mut state = state.unwrap_or_else(PoisonError::into_inner);
     state.is_waiting = false;

@@ -15,7 +15,7 @@ impl Planner<'_> {
     }
 
     /// Tests if the file of a parameter is missing, and may be.
-    pub fn is_left_away(&self, spec: &StageSpec, parameter: &str, path: &Utf8PathBuf) -> bool {
+    pub fn is_omitted(&self, spec: &StageSpec, parameter: &str, path: &Utf8PathBuf) -> bool {
         let parameter = spec.kind.parameter(parameter);
         let is_optional =
             parameter.is_some_and(|one| matches!(one.parameter_type, ParameterType::OptionalFile));

@@ -7,7 +7,7 @@ use cache::Digest;
 use stage_core::key::{Difference, InputPart, Part, differences};
 use stage_core::{Bucket, Fields, Item, ParameterValue, Value};
 
-use super::work::Keyed;
+use super::work::StageIdentity;
 use crate::pipeline::Reads;
 use crate::reason::Reason;
 use crate::record::LastRecord;
@@ -149,7 +149,7 @@ fn shown(value: Option<&Value>) -> String {
 pub fn compare_keys(
     store: &Store,
     last: &LastRecord,
-    now: &Keyed,
+    now: &StageIdentity,
     reads: &dyn Fn(&str) -> Reads,
 ) -> Vec<Reason> {
     let differences = differences(&last.key, &now.key);

@@ -9,9 +9,9 @@ use stage_core::key::{HashSink, InputKey, ItemReads, Sink, StageKey};
 use stage_core::{Fields, Item, Parameter, ParameterType, Reject, Role};
 
 use super::parts;
-use super::stage::Known;
-use super::value::Planned;
-use super::work::Keyed;
+use super::stage::StageKnowledge;
+use super::value::PlannedValue;
+use super::work::StageIdentity;
 use crate::error::PlanError;
 use crate::pipeline::{ITEMS, Input, Pipeline, Reads, Reference, StageId, StageSpec};
 use crate::record::{MEMO, decode_digests, encode};
@@ -19,39 +19,39 @@ use crate::store::{ReadError, Store};
 use crate::sweep::halving::Part;
 
 /// The present values of a stage's references.
-pub struct Arriving<'a> {
+pub struct StageInputs<'a> {
     pipeline: &'a Pipeline,
     pub spec: &'a StageSpec,
-    pub ports: BTreeMap<&'static str, Vec<Arrived<'a>>>,
+    pub ports: BTreeMap<&'static str, Vec<InputValue<'a>>>,
     /// Its own part in a sweep, by those of its inputs.
     pub part: Part,
 }
 
-pub enum Arrived<'a> {
-    Stage { stage: StageId, value: Planned, rejects: &'a [(Arc<str>, Reject)] },
+pub enum InputValue<'a> {
+    Stage { stage: StageId, value: PlannedValue, rejects: &'a [(Arc<str>, Reject)] },
     Asset { name: String, fields: Fields },
 }
 
-impl Arrived<'_> {
+impl InputValue<'_> {
     /// Its name in the manifest.
     fn name(&self, pipeline: &Pipeline) -> String {
         match self {
-            Arrived::Stage { stage, .. } => pipeline.stage(*stage).name.clone(),
-            Arrived::Asset { name, .. } => format!("assets.{name}"),
+            InputValue::Stage { stage, .. } => pipeline.stage(*stage).name.clone(),
+            InputValue::Asset { name, .. } => format!("assets.{name}"),
         }
     }
 
     pub fn root(&self) -> Option<Digest> {
         match self {
-            Arrived::Stage { value: Planned::Root { root, .. }, .. } => Some(*root),
+            InputValue::Stage { value: PlannedValue::Root { root, .. }, .. } => Some(*root),
             _ => None,
         }
     }
 
     pub fn artifact(&self) -> Option<&Fields> {
         match self {
-            Arrived::Stage { value: Planned::Artifact(fields), .. } => Some(fields),
-            Arrived::Asset { fields, .. } => Some(fields),
+            InputValue::Stage { value: PlannedValue::Artifact(fields), .. } => Some(fields),
+            InputValue::Asset { fields, .. } => Some(fields),
             _ => None,
         }
     }
@@ -62,8 +62,8 @@ impl Arrived<'_> {
 
     fn rejects(&self) -> &[(Arc<str>, Reject)] {
         match self {
-            Arrived::Stage { rejects, .. } => rejects,
-            Arrived::Asset { .. } => &[],
+            InputValue::Stage { rejects, .. } => rejects,
+            InputValue::Asset { .. } => &[],
         }
     }
 }
@@ -71,38 +71,38 @@ impl Arrived<'_> {
 /// Collects the values of all references of a stage.
 pub fn arriving<'a>(
     pipeline: &'a Pipeline,
-    stages: &'a [impl AsRef<Known>],
+    stages: &'a [impl AsRef<StageKnowledge>],
     assets: &BTreeMap<String, Fields>,
     spec: &'a StageSpec,
-) -> Arriving<'a> {
+) -> StageInputs<'a> {
     debug_assert!(spec.id.0 < pipeline.stages.len());
     let value = |reference: &Reference| match reference {
         Reference::Asset(name) => {
             let fields = assets.get(name).cloned().unwrap_or_default();
-            Arrived::Asset { name: name.clone(), fields }
+            InputValue::Asset { name: name.clone(), fields }
         }
         Reference::Stage { stage, port } => {
             let known = stages[stage.0].as_ref();
-            let value = known.outputs.get(port).cloned().unwrap_or(Planned::Unknown);
-            Arrived::Stage { stage: *stage, value, rejects: &known.rejects }
+            let value = known.outputs.get(port).cloned().unwrap_or(PlannedValue::Unknown);
+            InputValue::Stage { stage: *stage, value, rejects: &known.rejects }
         }
     };
     let port = |(port, input): (&&'static str, &Input)| {
         (*port, taking_part(input, stages).map(value).collect())
     };
     let part = part(spec, stages);
-    Arriving { pipeline, spec, ports: spec.inputs.iter().map(port).collect(), part }
+    StageInputs { pipeline, spec, ports: spec.inputs.iter().map(port).collect(), part }
 }
 
 /// The references of a port without stages that do not take part in their sweep.
 pub fn taking_part<'a>(
     input: &'a Input,
-    stages: &'a [impl AsRef<Known>],
+    stages: &'a [impl AsRef<StageKnowledge>],
 ) -> impl Iterator<Item = &'a Reference> {
     input.references.iter().filter(|reference| part_of(reference, stages) == Part::In)
 }
 
-fn part_of(reference: &Reference, stages: &[impl AsRef<Known>]) -> Part {
+fn part_of(reference: &Reference, stages: &[impl AsRef<StageKnowledge>]) -> Part {
     match reference {
         Reference::Stage { stage, .. } => stages[stage.0].as_ref().part,
         Reference::Asset(_) => Part::In,
@@ -110,7 +110,7 @@ fn part_of(reference: &Reference, stages: &[impl AsRef<Known>]) -> Part {
 }
 
 /// A port that takes many reads those that take part, as long as there is one.
-fn part(spec: &StageSpec, stages: &[impl AsRef<Known>]) -> Part {
+fn part(spec: &StageSpec, stages: &[impl AsRef<StageKnowledge>]) -> Part {
     let of_port = |(port, input): (&&'static str, &Input)| {
         let parts = input.references.iter().map(|reference| part_of(reference, stages));
         if spec.kind.input(port).is_some_and(|port| port.many) {
@@ -123,12 +123,16 @@ fn part(spec: &StageSpec, stages: &[impl AsRef<Known>]) -> Part {
 }
 
 /// The number of items on all ports of a stage, as far as it is known.
-pub fn arriving_items(pipeline: &Pipeline, stages: &[impl AsRef<Known>], id: StageId) -> u64 {
+pub fn arriving_items(
+    pipeline: &Pipeline,
+    stages: &[impl AsRef<StageKnowledge>],
+    id: StageId,
+) -> u64 {
     let inputs = pipeline.stage(id).inputs.values();
     let items = |reference: &Reference| match reference {
         Reference::Stage { stage, port } => match stages[stage.0].as_ref().outputs.get(port) {
-            Some(Planned::Root { items, .. }) => *items,
-            Some(Planned::Partial(partial)) => partial.items(),
+            Some(PlannedValue::Root { items, .. }) => *items,
+            Some(PlannedValue::Partial(partial)) => partial.items(),
             _ => 0,
         },
         Reference::Asset(_) => 0,
@@ -136,14 +140,15 @@ pub fn arriving_items(pipeline: &Pipeline, stages: &[impl AsRef<Known>], id: Sta
     inputs.flat_map(|input| &input.references).map(items).sum()
 }
 
-impl Arriving<'_> {
+impl StageInputs<'_> {
     /// The stages that must finish before this one has a key.
     pub fn missing(&self, items_may_come: bool) -> Vec<StageId> {
         let mut missing = Vec::new();
         for (port, arrived) in &self.ports {
             for one in arrived {
                 let partial = items_may_come && *port == ITEMS && !one.is_unknown();
-                if let (Arrived::Stage { stage, .. }, false) = (one, one.is_complete() || partial)
+                if let (InputValue::Stage { stage, .. }, false) =
+                    (one, one.is_complete() || partial)
                     && !missing.contains(stage)
                 {
                     missing.push(*stage);
@@ -154,15 +159,16 @@ impl Arriving<'_> {
     }
 
     /// The items that arrive at an item stage.
-    pub fn items(&self) -> Option<&Planned> {
+    pub fn items(&self) -> Option<&PlannedValue> {
         match self.ports.get(ITEMS)?.first()? {
-            Arrived::Stage { value, .. } => Some(value),
-            Arrived::Asset { .. } => None,
+            InputValue::Stage { value, .. } => Some(value),
+            InputValue::Asset { .. } => None,
         }
     }
 
     fn roots(&self) -> BTreeMap<String, Vec<Digest>> {
-        let roots = |arrived: &Vec<Arrived>| arrived.iter().filter_map(Arrived::root).collect();
+        let roots =
+            |arrived: &Vec<InputValue>| arrived.iter().filter_map(InputValue::root).collect();
         self.ports.iter().map(|(port, arrived)| (port.to_string(), roots(arrived))).collect()
     }
 
@@ -170,7 +176,7 @@ impl Arriving<'_> {
     pub fn job_key(&self, files: &BTreeMap<String, Digest>) -> StageKey {
         let mut key = base_key(self.spec, files);
         for (port, arrived) in self.ports.iter().filter(|(port, _)| **port != ITEMS) {
-            let inputs = arrived.iter().filter_map(Arrived::artifact).cloned();
+            let inputs = arrived.iter().filter_map(InputValue::artifact).cloned();
             key.inputs.insert(port.to_string(), inputs.map(InputKey::Artifact).collect());
         }
         key
@@ -182,7 +188,7 @@ impl Arriving<'_> {
         store: &Store,
         files: &BTreeMap<String, Digest>,
         by_root: bool,
-    ) -> Result<Keyed, PlanError> {
+    ) -> Result<StageIdentity, PlanError> {
         let mut key = base_key(self.spec, files);
         for (port, arrived) in &self.ports {
             let reads_name = self.spec.kind.input(port).is_some_and(|port| port.reads_name);
@@ -204,7 +210,7 @@ impl Arriving<'_> {
             }
             key.inputs.insert(port.to_string(), inputs);
         }
-        Ok(Keyed { digest: key.digest(), key, roots: self.roots() })
+        Ok(StageIdentity { digest: key.digest(), key, roots: self.roots() })
     }
 
     fn dataset_key(
@@ -212,7 +218,7 @@ impl Arriving<'_> {
         store: &Store,
         port: &str,
         root: Digest,
-        arrived: &Arrived,
+        arrived: &InputValue,
         by_root: bool,
     ) -> Result<Digest, PlanError> {
         let reads_rejects = self.spec.kind.input(port).is_some_and(|port| port.reads_rejects);
@@ -224,9 +230,9 @@ impl Arriving<'_> {
     }
 }
 
-impl Arrived<'_> {
+impl InputValue<'_> {
     fn is_unknown(&self) -> bool {
-        matches!(self, Arrived::Stage { value: Planned::Unknown, .. })
+        matches!(self, InputValue::Stage { value: PlannedValue::Unknown, .. })
     }
 }
 
@@ -265,7 +271,7 @@ fn with_rejects(digest: Digest, rejects: &[(Arc<str>, Reject)]) -> Digest {
     sink.finish()
 }
 
-/// The digest of the fields of a data set that a stage reads. Stored in the ledger, since computing
+/// The digest of the fields of a data set that a stage reads. Stored in the index, since computing
 /// it reads every item.
 fn projection(
     store: &Store,

@@ -7,7 +7,7 @@ use stage_core::key::{ItemReads, chunk_key};
 use stage_core::{Bucket, Expands, Item, Reject, children};
 
 use super::earlier::{Earlier, Outcomes};
-use super::value::{Expected, PartialBucket, PartialDataset, PartialItem, Planned};
+use super::value::{ExpectedItem, PartialBucket, PartialDataset, PartialItem, PlannedValue};
 use super::work::{ItemPlan, ItemWork, OpenBucket};
 use crate::error::PlanError;
 use crate::pipeline::{ITEMS, Reads, StageSpec};
@@ -45,7 +45,7 @@ pub struct ItemPlanner<'a> {
 }
 
 impl ItemPlanner<'_> {
-    pub fn plan(&self, input: &Planned) -> Result<(ItemWork, ItemCounts), PlanError> {
+    pub fn plan(&self, input: &PlannedValue) -> Result<(ItemWork, ItemCounts), PlanError> {
         let buckets = self.buckets(input)?;
         let mut counts = ItemCounts::default();
         let mut work = ItemWork {
@@ -78,15 +78,15 @@ impl ItemPlanner<'_> {
         Ok((work, counts))
     }
 
-    fn buckets(&self, input: &Planned) -> Result<PartialDataset, PlanError> {
+    fn buckets(&self, input: &PlannedValue) -> Result<PartialDataset, PlanError> {
         match input {
-            Planned::Root { root, .. } => {
+            PlannedValue::Root { root, .. } => {
                 let dataset = self.store.dataset(root)?;
                 let buckets = dataset.buckets.into_iter().map(PartialBucket::Closed).collect();
                 Ok(PartialDataset { bits: dataset.bits, buckets })
             }
-            Planned::Partial(partial) => Ok((**partial).clone()),
-            Planned::Artifact(_) | Planned::Unknown => Ok(PartialDataset::default()),
+            PlannedValue::Partial(partial) => Ok((**partial).clone()),
+            PlannedValue::Artifact(_) | PlannedValue::Unknown => Ok(PartialDataset::default()),
         }
     }
 
@@ -239,7 +239,7 @@ impl ItemWork {
     }
 
     fn pass_on(&self, item: &ItemPlan, items: &mut Vec<PartialItem>) {
-        let pending = |id: &Arc<str>, expected: Expected| {
+        let pending = |id: &Arc<str>, expected: ExpectedItem| {
             PartialItem::Pending(id.clone(), expected.expanded(self.expands))
         };
         match item {
@@ -249,7 +249,7 @@ impl ItemWork {
             }
             ItemPlan::Rejected(..) => {}
             ItemPlan::Todo { item, .. } => {
-                items.push(pending(&item.id, Expected::of(&item.fields)));
+                items.push(pending(&item.id, ExpectedItem::of(&item.fields)));
             }
             ItemPlan::Pending(id, expected) => items.push(pending(id, *expected)),
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cache::Digest;
 use stage_core::key::ItemReads;
 
-use super::work::Keyed;
+use super::work::StageIdentity;
 use crate::error::PlanError;
 use crate::pipeline::{Reads, StageSpec};
 use crate::record::{QuarantineRecord, StageRecord};
@@ -63,7 +63,7 @@ impl Names {
 pub fn with_names_of(
     store: &Store,
     spec: &StageSpec,
-    keyed: &Keyed,
+    keyed: &StageIdentity,
     record: StageRecord,
 ) -> Result<StageRecord, PlanError> {
     let Some(aside) = &record.aside else { return Ok(record) };

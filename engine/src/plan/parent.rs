@@ -7,7 +7,7 @@ use stage_core::{Fields, ParameterValue};
 
 use super::diff::settings;
 use super::planner::Planner;
-use super::work::Keyed;
+use super::work::StageIdentity;
 use crate::checkpoints::{checkpoints, is_there};
 use crate::error::PlanError;
 use crate::pipeline::{StageSpec, StageWork};
@@ -22,7 +22,7 @@ impl Planner<'_> {
     pub fn parent_of(
         &self,
         spec: &StageSpec,
-        base: &Keyed,
+        base: &StageIdentity,
         last: Option<&LastRecord>,
     ) -> Result<Option<Digest>, PlanError> {
         if !continues(spec) {
@@ -44,7 +44,11 @@ impl Planner<'_> {
         Ok(self.can_go_on(base, &parent)?.then_some(parent))
     }
 
-    fn chosen_parent(&self, spec: &StageSpec, base: &Keyed) -> Result<Option<Digest>, PlanError> {
+    fn chosen_parent(
+        &self,
+        spec: &StageSpec,
+        base: &StageIdentity,
+    ) -> Result<Option<Digest>, PlanError> {
         let key = parent_key(&self.pipeline.name, &spec.name, &base.digest);
         let chosen = self.store.cache().get(PARENT, &key)?;
         Ok(chosen.and_then(|bytes| decode(&bytes)))
@@ -52,7 +56,7 @@ impl Planner<'_> {
 
     /// Tests if there is something to continue from: the outcome under this parent, or the parent
     /// itself.
-    fn can_go_on(&self, base: &Keyed, parent: &Digest) -> Result<bool, PlanError> {
+    fn can_go_on(&self, base: &StageIdentity, parent: &Digest) -> Result<bool, PlanError> {
         let child = base.clone().with_parent(*parent).digest;
         Ok(self.known(&child, &mut Vec::new())?.is_some()
             || self.known(parent, &mut Vec::new())?.is_some())
@@ -60,7 +64,7 @@ impl Planner<'_> {
 
     /// Stores the choice, so that the same inputs continue from the same parent, and the key that
     /// begins, so that a later plan can say why it does not resume.
-    pub fn choose_parent(&self, spec: &StageSpec, keyed: &Keyed) -> Result<(), PlanError> {
+    pub fn choose_parent(&self, spec: &StageSpec, keyed: &StageIdentity) -> Result<(), PlanError> {
         let name = last_key(&self.pipeline.name, &spec.name);
         self.store.cache().record(TRAINED_AS, &name, encode(&keyed.key))?;
         if let Some(parent) = &keyed.key.parent {
@@ -75,7 +79,7 @@ impl Planner<'_> {
     pub fn parent(
         &self,
         spec: &StageSpec,
-        keyed: &Keyed,
+        keyed: &StageIdentity,
     ) -> Result<Option<(Digest, Fields)>, PlanError> {
         let Some(parent) = keyed.key.parent else { return Ok(None) };
         let Some(record) = self.known(&parent, &mut Vec::new())? else { return Ok(None) };
@@ -91,7 +95,7 @@ impl Planner<'_> {
     pub fn tell_of_checkpoint(
         &self,
         spec: &StageSpec,
-        keyed: &Keyed,
+        keyed: &StageIdentity,
         reasons: &mut Vec<Reason>,
     ) -> Result<(), PlanError> {
         for key in std::iter::once(keyed.digest).chain(self.prefixes(spec, keyed)) {

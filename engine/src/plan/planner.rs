@@ -14,15 +14,15 @@ use stage_core::key::StageKey;
 use stage_core::{Blob, Fields, Value, World};
 
 use super::earlier::Earlier;
-use super::inputs::{Arriving, arriving, names};
+use super::inputs::{StageInputs, arriving, names};
 use super::items::{ItemPlanner, item_reads};
 use super::names::with_names_of;
 use super::reasons::{differences, reasons_from};
 use super::source;
-use super::stage::{Known, Plan, StagePlan, main_output};
+use super::stage::{Plan, StageKnowledge, StagePlan, main_output};
 use super::sweep::Measured;
-use super::value::Planned;
-use super::work::{Keyed, Work};
+use super::value::PlannedValue;
+use super::work::{StageIdentity, Work};
 use crate::engine::Engine;
 use crate::error::{EngineError, PlanError};
 use crate::mirror::{adopt_any, scope_of, tell_notes};
@@ -167,7 +167,7 @@ impl<'a> Planner<'a> {
     pub fn stage(
         &mut self,
         spec: &'a StageSpec,
-        stages: &[impl AsRef<Known>],
+        stages: &[impl AsRef<StageKnowledge>],
         sink: Sink,
     ) -> Result<StagePlan, PlanError> {
         let last = self.last(spec)?;
@@ -186,7 +186,7 @@ impl<'a> Planner<'a> {
     fn stage_from(
         &mut self,
         spec: &'a StageSpec,
-        stages: &[impl AsRef<Known>],
+        stages: &[impl AsRef<StageKnowledge>],
         last: Option<LastRecord>,
         sink: Sink,
     ) -> Result<StagePlan, PlanError> {
@@ -219,7 +219,7 @@ impl<'a> Planner<'a> {
     fn gather(
         &mut self,
         spec: &StageSpec,
-        arriving: &Arriving,
+        arriving: &StageInputs,
         last: Option<LastRecord>,
     ) -> Result<StagePlan, PlanError> {
         let mut keyed = arriving.key(&self.store, &self.file_digests(spec), false)?;
@@ -264,7 +264,7 @@ impl<'a> Planner<'a> {
             reasons,
             executed: 1,
             seconds,
-            known: Known { keyed: Some(keyed), ..Known::default() },
+            known: StageKnowledge { keyed: Some(keyed), ..StageKnowledge::default() },
             work: Work::Whole,
             ..StagePlan::unwanted()
         })
@@ -273,13 +273,13 @@ impl<'a> Planner<'a> {
     fn item_stage(
         &mut self,
         spec: &StageSpec,
-        arriving: &Arriving,
+        arriving: &StageInputs,
         last: Option<LastRecord>,
     ) -> Result<StagePlan, PlanError> {
         let files = self.file_digests(spec);
-        let input = arriving.items().cloned().unwrap_or(Planned::Unknown);
+        let input = arriving.items().cloned().unwrap_or(PlannedValue::Unknown);
         let keyed = match input {
-            Planned::Root { .. } => Some(arriving.key(&self.store, &files, true)?),
+            PlannedValue::Root { .. } => Some(arriving.key(&self.store, &files, true)?),
             _ => None,
         };
         let (job, mut lost) = (arriving.job_key(&files), Vec::new());
@@ -322,9 +322,9 @@ impl<'a> Planner<'a> {
             quarantined,
             seconds: self.item_seconds(last.as_ref(), counts.todo + counts.pending),
             scan_seconds: 0.0,
-            known: Known {
+            known: StageKnowledge {
                 keyed,
-                outputs: main_output(spec, Planned::Partial(Arc::new(work.output()))),
+                outputs: main_output(spec, PlannedValue::Partial(Arc::new(work.output()))),
                 rejects: counts.rejects,
                 part: Part::In,
             },
@@ -336,7 +336,7 @@ impl<'a> Planner<'a> {
     fn decided(
         &self,
         spec: &StageSpec,
-        keyed: &Keyed,
+        keyed: &StageIdentity,
         job: &StageKey,
         lost: &mut Vec<Digest>,
     ) -> Result<Option<StagePlan>, PlanError> {
@@ -425,7 +425,7 @@ impl<'a> Planner<'a> {
     fn known_outcome(
         &self,
         spec: &StageSpec,
-        keyed: &Keyed,
+        keyed: &StageIdentity,
         lost: &mut Vec<Digest>,
     ) -> Result<Option<StageRecord>, PlanError> {
         let known = self.known(&keyed.digest, lost)?;
@@ -436,7 +436,7 @@ impl<'a> Planner<'a> {
     pub fn known_whole(
         &self,
         spec: &StageSpec,
-        keyed: &Keyed,
+        keyed: &StageIdentity,
         lost: &mut Vec<Digest>,
     ) -> Result<Option<StageRecord>, PlanError> {
         let known = self.known_outcome(spec, keyed, lost)?;
@@ -521,7 +521,7 @@ impl<'a> Planner<'a> {
             let files = spec.kind.parameters.iter().filter(|parameter| parameter.is_of_files());
             for (name, path) in files.flat_map(|file| file.paths(spec.parameters.get(file.name))) {
                 let path = Utf8PathBuf::from(path);
-                if self.is_absent(&path) || self.is_left_away(spec, &name, &path) {
+                if self.is_absent(&path) || self.is_omitted(spec, &name, &path) {
                     continue;
                 }
                 let fields = self.look_at(&path, sink);
@@ -617,10 +617,10 @@ fn exceeded(spec: &StageSpec, record: &StageRecord) -> Option<Reason> {
 
 impl StagePlan {
     /// A stage with inputs that an earlier stage has yet to make.
-    fn waiting(stages: Vec<String>, arriving: &Arriving) -> StagePlan {
+    fn waiting(stages: Vec<String>, arriving: &StageInputs) -> StagePlan {
         let pending = match (arriving.spec.work, arriving.items()) {
-            (StageWork::Item, Some(Planned::Root { items, .. })) => *items,
-            (StageWork::Item, Some(Planned::Partial(partial))) => partial.items(),
+            (StageWork::Item, Some(PlannedValue::Root { items, .. })) => *items,
+            (StageWork::Item, Some(PlannedValue::Partial(partial))) => partial.items(),
             (StageWork::Item, _) => 0,
             _ => 1,
         };

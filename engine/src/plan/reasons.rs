@@ -6,9 +6,9 @@ use cache::Digest;
 use stage_core::key::StageKey;
 
 use super::diff::compare_keys;
-use super::inputs::{Arriving, names};
+use super::inputs::{StageInputs, names};
 use super::planner::Planner;
-use super::work::Keyed;
+use super::work::StageIdentity;
 use crate::pipeline::{ITEMS, Reads, StageSpec, StageWork};
 use crate::reason::Reason;
 use crate::record::{LastRecord, Previous};
@@ -20,7 +20,7 @@ impl Planner<'_> {
         &self,
         spec: &StageSpec,
         last: Option<&LastRecord>,
-        keyed: &Keyed,
+        keyed: &StageIdentity,
         lost: &[Digest],
         todo: u64,
     ) -> Vec<Reason> {
@@ -33,7 +33,7 @@ impl Planner<'_> {
         &self,
         spec: &StageSpec,
         last: Option<&LastRecord>,
-        arriving: &Arriving,
+        arriving: &StageInputs,
         job: &StageKey,
         lost: &[Digest],
     ) -> Vec<Reason> {
@@ -44,8 +44,11 @@ impl Planner<'_> {
             Some(last) => {
                 let mut last = last.clone();
                 last.key = last.key.without(ITEMS);
-                let keyed =
-                    Keyed { digest: job.digest(), key: job.clone(), roots: BTreeMap::new() };
+                let keyed = StageIdentity {
+                    digest: job.digest(),
+                    key: job.clone(),
+                    roots: BTreeMap::new(),
+                };
                 let reads = |port: &str| spec.inputs[port].reads.clone();
                 reasons.extend(compare_keys(&self.store, &last, &keyed, &reads));
             }
@@ -63,7 +66,7 @@ pub fn differences(
     store: &Store,
     spec: &StageSpec,
     last: &LastRecord,
-    keyed: &Keyed,
+    keyed: &StageIdentity,
 ) -> Vec<Reason> {
     let reads = |port: &str| match spec.inputs.get(port) {
         Some(input) => input.reads.clone(),
@@ -79,7 +82,7 @@ pub fn beside_items(
     spec: &StageSpec,
     port: &str,
     before: &Previous,
-    now: &Keyed,
+    now: &StageIdentity,
 ) -> Vec<Reason> {
     let (key, roots) = before;
     let before = LastRecord {
@@ -89,7 +92,7 @@ pub fn beside_items(
         reasons: Vec::new(),
         previous: None,
     };
-    let now = Keyed { key: now.key.without(port), ..now.clone() };
+    let now = StageIdentity { key: now.key.without(port), ..now.clone() };
     differences(store, spec, &before, &now)
 }
 

@@ -12,7 +12,7 @@ use stage_core::{Detached, Job, Role, SourceOutput, StageError, World};
 
 use super::planner::{Planner, Purpose};
 use super::stage::StagePlan;
-use super::work::Keyed;
+use super::work::StageIdentity;
 use crate::error::PlanError;
 use crate::options::Sink;
 use crate::pipeline::StageSpec;
@@ -30,22 +30,22 @@ const STAT_THREADS: usize = 2;
 type Look<'a> = &'a mut dyn FnMut(&mut dyn World) -> Result<(), StageError>;
 
 /// The observations under a scan key.
-pub struct Observed {
+pub struct Observations {
     /// The digest of all observations.
     pub content: Digest,
     /// Present if nothing was scanned again, since only contents of files differ.
-    replaced: Option<Replaced>,
+    replaced: Option<EarlierObservations>,
 }
 
 /// The earlier observations under a scan key, and the differences.
-struct Replaced {
+struct EarlierObservations {
     before: Digest,
     contents: Vec<NewContent>,
 }
 
-impl From<Digest> for Observed {
-    fn from(content: Digest) -> Observed {
-        Observed { content, replaced: None }
+impl From<Digest> for Observations {
+    fn from(content: Digest) -> Observations {
+        Observations { content, replaced: None }
     }
 }
 
@@ -57,7 +57,7 @@ pub fn observe(
     sink: Sink,
     look: Look,
     passes_files_on: &dyn Fn() -> bool,
-) -> Result<Observed, PlanError> {
+) -> Result<Observations, PlanError> {
     let index = planner.index.clone();
     let (store, verify) = (planner.store.clone(), planner.engine.verify);
     let mut waiting = |what| sink(Event::Waiting { what });
@@ -85,8 +85,8 @@ pub fn observe(
         {
             let content = section.content();
             planner.saw(key_of_seen(planner, scan), section);
-            let replaced = Some(Replaced { before: old, contents });
-            return Ok(Observed { content, replaced });
+            let replaced = Some(EarlierObservations { before: old, contents });
+            return Ok(Observations { content, replaced });
         }
         current = Some(Current::new(section, again));
     }
@@ -165,7 +165,7 @@ pub fn plan(
     if let Some(record) = known {
         return Ok(StagePlan { reasons, ..StagePlan::fresh(spec, keyed, record) });
     }
-    if let Some(Replaced { before, contents }) = &observed.replaced {
+    if let Some(EarlierObservations { before, contents }) = &observed.replaced {
         let before = key_with(settings.clone(), *before).digest;
         if let Some(record) = passed_on::outcome(&planner.store, &before, contents)? {
             return Ok(dirty(spec, keyed, record, reasons));
@@ -192,7 +192,7 @@ fn reasons(
     planner: &Planner,
     spec: &StageSpec,
     last: Option<LastRecord>,
-    keyed: &Keyed,
+    keyed: &StageIdentity,
     (before, scan): (Option<&Section>, &Digest),
     lost: &[Digest],
 ) -> Vec<Reason> {
@@ -208,7 +208,12 @@ fn reasons(
     reasons
 }
 
-fn dirty(spec: &StageSpec, keyed: Keyed, record: StageRecord, reasons: Vec<Reason>) -> StagePlan {
+fn dirty(
+    spec: &StageSpec,
+    keyed: StageIdentity,
+    record: StageRecord,
+    reasons: Vec<Reason>,
+) -> StagePlan {
     StagePlan {
         verdict: Verdict::Dirty,
         reasons,
@@ -234,9 +239,9 @@ fn settings_key(spec: &StageSpec) -> StageKey {
     }
 }
 
-fn key_with(mut key: StageKey, files: Digest) -> Keyed {
+fn key_with(mut key: StageKey, files: Digest) -> StageIdentity {
     key.inputs.insert(FILES.to_owned(), vec![InputKey::Dataset(files)]);
-    Keyed { digest: key.digest(), key, roots: Default::default() }
+    StageIdentity { digest: key.digest(), key, roots: Default::default() }
 }
 
 fn scan_with(job: Job, world: &mut dyn World) -> Result<SourceOutput, StageError> {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::event::{Event, PlannedStage, Verdict};
 use stage_core::{ParameterType, Reject};
 
-use super::value::{Planned, planned};
-use super::work::{Keyed, Work};
+use super::value::{PlannedValue, planned};
+use super::work::{StageIdentity, Work};
 use crate::pipeline::{Pipeline, StageId, StageSpec, StageWork};
 use crate::reason::Reason;
 use crate::record::StageRecord;
@@ -36,24 +36,24 @@ pub struct StagePlan {
     pub seconds: f64,
     /// The time that the plan took to read a source again; 0 for other stages.
     pub scan_seconds: f64,
-    pub known: Known,
+    pub known: StageKnowledge,
     pub work: Work,
 }
 
 /// The present knowledge of a stage, in a plan or in a run.
 #[derive(Clone, Default)]
-pub struct Known {
+pub struct StageKnowledge {
     /// None until its inputs are complete.
-    pub keyed: Option<Keyed>,
+    pub keyed: Option<StageIdentity>,
     /// The values of its ports, as far as they are known now.
-    pub outputs: BTreeMap<&'static str, Planned>,
+    pub outputs: BTreeMap<&'static str, PlannedValue>,
     pub rejects: Vec<(Arc<str>, Reject)>,
     /// Its part in a sweep: without one, it has no outputs, and never will.
     pub part: Part,
 }
 
-impl AsRef<Known> for StagePlan {
-    fn as_ref(&self) -> &Known {
+impl AsRef<StageKnowledge> for StagePlan {
+    fn as_ref(&self) -> &StageKnowledge {
         &self.known
     }
 }
@@ -77,7 +77,8 @@ impl Plan {
 
     /// The sources that found nothing: no item, and none that could be quarantined.
     pub fn empty_sources<'p>(&self, pipeline: &'p Pipeline) -> impl Iterator<Item = &'p StageSpec> {
-        let is_empty = |output: &Planned| matches!(output, Planned::Root { items: 0, .. });
+        let is_empty =
+            |output: &PlannedValue| matches!(output, PlannedValue::Root { items: 0, .. });
         let has_none = move |spec: &&StageSpec| {
             let known = &self.stage(spec.id).known;
             known.rejects.is_empty() && known.outputs.values().any(is_empty)
@@ -122,18 +123,18 @@ impl StagePlan {
             quarantined: 0,
             seconds: 0.0,
             scan_seconds: 0.0,
-            known: Known::default(),
+            known: StageKnowledge::default(),
             work: Work::Unwanted,
         }
     }
 
     /// A source that has just been read.
-    pub fn scanned(spec: &StageSpec, keyed: Keyed, record: StageRecord) -> StagePlan {
+    pub fn scanned(spec: &StageSpec, keyed: StageIdentity, record: StageRecord) -> StagePlan {
         let work = Work::Scanned(record.clone());
         StagePlan { work, reused: 0, ..StagePlan::fresh(spec, keyed, record) }
     }
 
-    pub fn fresh(spec: &StageSpec, keyed: Keyed, record: StageRecord) -> StagePlan {
+    pub fn fresh(spec: &StageSpec, keyed: StageIdentity, record: StageRecord) -> StagePlan {
         let output = |port: &stage_core::OutputPort| {
             let value = record.outputs.get(port.name)?;
             Some((port.name, planned(value)))
@@ -142,7 +143,7 @@ impl StagePlan {
             verdict: Verdict::Fresh,
             reused: record.items,
             quarantined: record.rejects.len() as u64,
-            known: Known {
+            known: StageKnowledge {
                 keyed: Some(keyed),
                 outputs: spec.kind.outputs.iter().filter_map(output).collect(),
                 rejects: record.rejects.clone(),
@@ -155,6 +156,6 @@ impl StagePlan {
 }
 
 /// The outputs of an item stage: one data set.
-pub fn main_output(spec: &StageSpec, value: Planned) -> BTreeMap<&'static str, Planned> {
+pub fn main_output(spec: &StageSpec, value: PlannedValue) -> BTreeMap<&'static str, PlannedValue> {
     spec.kind.outputs.first().map(|port| (port.name, value)).into_iter().collect()
 }

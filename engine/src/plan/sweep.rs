@@ -11,13 +11,13 @@ use stage_core::course::UNTIL;
 use stage_core::key::{HashSink, Sink};
 use stage_expression::Lacks;
 
-use super::inputs::Arriving;
+use super::inputs::StageInputs;
 use super::planner::Planner;
-use super::stage::{Known, StagePlan};
-use super::value::Planned;
-use super::work::{Keyed, Work};
+use super::stage::{StageKnowledge, StagePlan};
+use super::value::PlannedValue;
+use super::work::{StageIdentity, Work};
 use crate::error::PlanError;
-use crate::pipeline::{Place, Score, StageId, StageSpec, Sweep};
+use crate::pipeline::{ScoreMeasure, StageId, StageSpec, Sweep, TrialPosition};
 use crate::reason::Reason;
 use crate::record::{FAILED, FAILED_HERE, FailedRecord, MEMO, decode, encode};
 use crate::sweep::halving::{self, Fate, Part, Scores};
@@ -36,7 +36,7 @@ impl Planner<'_> {
     pub fn gated(
         &self,
         spec: &StageSpec,
-        stages: &[impl AsRef<Known>],
+        stages: &[impl AsRef<StageKnowledge>],
     ) -> Result<Option<StagePlan>, PlanError> {
         let (Some(place), false) = (spec.place, spec.gate.is_empty()) else { return Ok(None) };
         let sweep = &self.pipeline.sweeps[place.sweep];
@@ -72,7 +72,11 @@ impl Planner<'_> {
     }
 
     /// The scores that are known.
-    pub fn scores(&self, sweep: &Sweep, stages: &[impl AsRef<Known>]) -> Result<Scores, PlanError> {
+    pub fn scores(
+        &self,
+        sweep: &Sweep,
+        stages: &[impl AsRef<StageKnowledge>],
+    ) -> Result<Scores, PlanError> {
         let mut scores = Scores::new();
         let Some(score) = &sweep.score else { return Ok(scores) };
         for ((rung, trial), id) in &score.stages {
@@ -93,16 +97,16 @@ impl Planner<'_> {
     /// The score of a stage, once it is done; none for a stage that does not take part.
     pub fn measured(
         &self,
-        score: &Score,
+        score: &ScoreMeasure,
         id: StageId,
-        stages: &[impl AsRef<Known>],
+        stages: &[impl AsRef<StageKnowledge>],
     ) -> Result<Option<Measured>, PlanError> {
         let Some(known) = stages.get(id.0).map(AsRef::as_ref) else { return Ok(None) };
         let over = |fields: &[&Fields]| score.measure.over(fields).map_err(|lacks| told(&lacks));
         match (known.part, known.outputs.get(score.port)) {
             (Part::Failed, _) => Ok(Some(Err("a stage failed".to_owned()))),
-            (Part::In, Some(Planned::Artifact(fields))) => Ok(Some(over(&[fields]))),
-            (Part::In, Some(Planned::Root { root, .. })) => {
+            (Part::In, Some(PlannedValue::Artifact(fields))) => Ok(Some(over(&[fields]))),
+            (Part::In, Some(PlannedValue::Root { root, .. })) => {
                 let mut sink = HashSink::default();
                 sink.text("score", &score.text);
                 sink.digest("root", root);
@@ -137,13 +141,17 @@ impl Planner<'_> {
     }
 
     /// The recorded failure of a stage of a trial.
-    pub fn failure(&self, spec: &StageSpec, keyed: &Keyed) -> Result<Option<StagePlan>, PlanError> {
+    pub fn failure(
+        &self,
+        spec: &StageSpec,
+        keyed: &StageIdentity,
+    ) -> Result<Option<StagePlan>, PlanError> {
         if self.ranking(spec).is_none() {
             return Ok(None);
         }
         let Some(message) = self.recorded_failure(spec, &keyed.digest)? else { return Ok(None) };
         let plan = StagePlan::left_out(Part::Failed, vec![Reason::TrialFailed { message }]);
-        let known = Known { keyed: Some(keyed.clone()), ..plan.known };
+        let known = StageKnowledge { keyed: Some(keyed.clone()), ..plan.known };
         Ok(Some(StagePlan { known, ..plan }))
     }
 
@@ -162,7 +170,7 @@ impl Planner<'_> {
     }
 
     /// The keys of the shorter trainings that a rung goes on from, longest first.
-    pub fn prefixes(&self, spec: &StageSpec, keyed: &Keyed) -> Vec<Digest> {
+    pub fn prefixes(&self, spec: &StageSpec, keyed: &StageIdentity) -> Vec<Digest> {
         let (Some(place), false) = (spec.place, spec.gate.is_empty()) else { return Vec::new() };
         let sweep = &self.pipeline.sweeps[place.sweep];
         if place.rung >= sweep.rungs() {
@@ -179,7 +187,7 @@ impl Planner<'_> {
     /// The first sweep in which every trial has failed, and why the first trial has.
     pub fn lost_sweep(
         &self,
-        stages: &[impl AsRef<Known>],
+        stages: &[impl AsRef<StageKnowledge>],
     ) -> Result<Option<LostSweep<'_>>, PlanError> {
         for (number, sweep) in self.pipeline.sweeps.iter().enumerate() {
             let Some(score) = &sweep.score else { continue };
@@ -201,9 +209,9 @@ impl Planner<'_> {
     fn failed_stage(
         &self,
         sweep: usize,
-        stages: &[impl AsRef<Known>],
+        stages: &[impl AsRef<StageKnowledge>],
     ) -> Result<Option<(String, String)>, PlanError> {
-        let is_first = |place: Place| (place.sweep, place.trial) == (sweep, 0);
+        let is_first = |place: TrialPosition| (place.sweep, place.trial) == (sweep, 0);
         for (spec, known) in self.pipeline.stages.iter().zip(stages) {
             if spec.place.is_some_and(is_first)
                 && let Some(keyed) = &known.as_ref().keyed
@@ -218,8 +226,8 @@ impl Planner<'_> {
     /// The reason why the first trial has no valid score.
     fn without_score(
         &self,
-        score: &Score,
-        stages: &[impl AsRef<Known>],
+        score: &ScoreMeasure,
+        stages: &[impl AsRef<StageKnowledge>],
     ) -> Result<String, PlanError> {
         let first = score.stages.get(&(0, 0));
         let measured = first.map(|id| self.measured(score, *id, stages)).transpose()?.flatten();
@@ -274,7 +282,7 @@ fn told(lacks: &Lacks) -> String {
     }
 }
 
-impl Arriving<'_> {
+impl StageInputs<'_> {
     /// The plan of a stage with an input that does not take part.
     pub fn left_out(&self) -> Option<StagePlan> {
         (self.part != Part::In).then(|| StagePlan::left_out(self.part, Vec::new()))
@@ -288,7 +296,7 @@ impl StagePlan {
             verdict: Verdict::Out,
             unchanged: true,
             reasons,
-            known: Known { part, ..Known::default() },
+            known: StageKnowledge { part, ..StageKnowledge::default() },
             work: Work::LeftOut,
             ..StagePlan::unwanted()
         }

@@ -9,7 +9,7 @@ use crate::record::PortValue;
 
 /// The value of a port, as far as it is known.
 #[derive(Clone)]
-pub enum Planned {
+pub enum PlannedValue {
     /// Complete: the root of the data set, read only if its items are needed.
     Root {
         root: Digest,
@@ -37,30 +37,30 @@ pub enum PartialBucket {
 #[derive(Clone, Debug)]
 pub enum PartialItem {
     Known(Item),
-    Pending(Arc<str>, Expected),
+    Pending(Arc<str>, ExpectedItem),
 }
 
 /// The expectation of a pending item, which may become several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Expected {
+pub struct ExpectedItem {
     /// The number of items that take its place.
     pub items: u32,
     /// The size of the largest blob of each; 0 if unknown.
     pub bytes: u64,
 }
 
-impl Expected {
+impl ExpectedItem {
     /// One item with these fields.
-    pub fn of(fields: &Fields) -> Expected {
+    pub fn of(fields: &Fields) -> ExpectedItem {
         let bytes = fields.blobs().map(|blob| blob.size).max().unwrap_or(0);
-        Expected { items: 1, bytes }
+        ExpectedItem { items: 1, bytes }
     }
 
     /// The value after a stage that expands its items.
-    pub fn expanded(self, expands: Option<Expands>) -> Expected {
+    pub fn expanded(self, expands: Option<Expands>) -> ExpectedItem {
         let Some(expands) = expands else { return self };
         let each = expands.expected(self.bytes);
-        Expected { items: self.items.saturating_mul(each), bytes: self.bytes / u64::from(each) }
+        ExpectedItem { items: self.items.saturating_mul(each), bytes: self.bytes / u64::from(each) }
     }
 }
 
@@ -86,9 +86,9 @@ impl PartialItem {
 }
 
 /// The value of a port once it is complete.
-pub fn planned(value: &PortValue) -> Planned {
+pub fn planned(value: &PortValue) -> PlannedValue {
     match value {
-        PortValue::Dataset { root, items } => Planned::Root { root: *root, items: *items },
-        PortValue::Artifact(fields) => Planned::Artifact(fields.clone()),
+        PortValue::Dataset { root, items } => PlannedValue::Root { root: *root, items: *items },
+        PortValue::Artifact(fields) => PlannedValue::Artifact(fields.clone()),
     }
 }

@@ -7,22 +7,22 @@ use cache::Digest;
 use stage_core::key::StageKey;
 use stage_core::{Bucket, Expands, Item, Reject};
 
-use super::value::Expected;
+use super::value::ExpectedItem;
 use crate::record::StageRecord;
 
 /// The identity of the work of a stage with known inputs.
 #[derive(Clone)]
-pub struct Keyed {
+pub struct StageIdentity {
     pub key: StageKey,
     pub digest: Digest,
     pub roots: BTreeMap<String, Vec<Digest>>,
 }
 
-impl Keyed {
+impl StageIdentity {
     /// The same work, continued from an earlier outcome.
-    pub fn with_parent(self, parent: Digest) -> Keyed {
+    pub fn with_parent(self, parent: Digest) -> StageIdentity {
         let key = StageKey { parent: Some(parent), ..self.key };
-        Keyed { digest: key.digest(), key, roots: self.roots }
+        StageIdentity { digest: key.digest(), key, roots: self.roots }
     }
 }
 
@@ -83,5 +83,5 @@ pub enum ItemPlan {
     /// To be executed, under this key.
     Todo { item: Item, key: Digest },
     /// Decided by an upstream stage.
-    Pending(Arc<str>, Expected),
+    Pending(Arc<str>, ExpectedItem),
 }

@@ -7,12 +7,12 @@ use stage_core::Fields;
 use super::message::{GatherSource, GatherSources};
 use crate::pipeline::{Pipeline, Reference, StageSpec};
 use crate::plan::inputs::{arriving, taking_part};
-use crate::plan::{Known, Planned};
+use crate::plan::{PlannedValue, StageKnowledge};
 
 /// The artifacts by port.
 pub fn artifacts(
     pipeline: &Pipeline,
-    known: &[impl AsRef<Known>],
+    known: &[impl AsRef<StageKnowledge>],
     assets: &BTreeMap<String, Fields>,
     spec: &StageSpec,
 ) -> BTreeMap<String, Vec<Fields>> {
@@ -26,7 +26,7 @@ pub fn artifacts(
 
 pub fn gather_sources(
     pipeline: &Pipeline,
-    known: &[impl AsRef<Known>],
+    known: &[impl AsRef<StageKnowledge>],
     assets: &BTreeMap<String, Fields>,
     spec: &StageSpec,
 ) -> GatherSources {
@@ -42,13 +42,13 @@ pub fn gather_sources(
                 let known = known[stage.0].as_ref();
                 let stage = pipeline.stage(*stage).name.clone();
                 match known.outputs.get(port) {
-                    Some(Planned::Root { root, .. }) => GatherSource::Dataset {
+                    Some(PlannedValue::Root { root, .. }) => GatherSource::Dataset {
                         stage,
                         root: *root,
                         reads: input.reads.clone(),
                         rejects: if reads_rejects { known.rejects.clone() } else { Vec::new() },
                     },
-                    Some(Planned::Artifact(fields)) => {
+                    Some(PlannedValue::Artifact(fields)) => {
                         GatherSource::Artifact { stage, fields: fields.clone() }
                     }
                     _ => GatherSource::Artifact { stage, fields: Fields::new() },

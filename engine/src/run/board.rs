@@ -1,7 +1,7 @@
 //! The board: one [`StageRun`] for each stage, with its state and all that it has while it runs.
 //!
 //! Every change of a state goes through one private function, which refuses what
-//! [`State::next`] does not allow. `docs/scheduler.md` has the diagram and the invariants.
+//! [`StageState::next`] does not allow. `docs/scheduler.md` has the diagram and the invariants.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Index, IndexMut};
@@ -11,16 +11,16 @@ use crate::event::StageCounts;
 use stage_core::Reject;
 
 use super::cost::Cost;
-use super::intake::takers;
-use super::item_stage::ItemStage;
-pub use super::stage_state::State;
+pub use super::stage_state::StageState;
 use crate::engine::EngineError;
 use crate::pipeline::{Pipeline, StageId};
-use crate::plan::{Known, Plan, Planned, StagePlan, Work};
+use crate::plan::{Plan, PlannedValue, StageKnowledge, StagePlan, Work};
 use crate::reason::Reason;
+use crate::run::items::intake::takers;
+use crate::run::items::item_stage::ItemStage;
 use crate::sweep::halving::Part;
 
-use State::{
+use StageState::{
     AwaitsClaim, AwaitsInputs, AwaitsThread, Closes, Done, Failed, Left, Planned as IsPlanned,
     RunsItems, Unwanted,
 };
@@ -29,7 +29,7 @@ use State::{
 #[derive(Default)]
 pub struct StageRun {
     name: String,
-    state: State,
+    state: StageState,
     /// Present exactly while it runs items.
     items: Option<Box<ItemStage>>,
     /// The number of failed attempts at its only task.
@@ -43,7 +43,7 @@ pub struct StageRun {
     pub todo: u64,
     /// The seconds that the plan expects.
     pub expected_seconds: f64,
-    pub known: Known,
+    pub known: StageKnowledge,
     pub counts: StageCounts,
     pub notes: BTreeMap<String, u64>,
     pub cost: Cost,
@@ -55,7 +55,7 @@ pub struct StageRun {
     /// items again.
     pub aside: BTreeMap<Arc<str>, Reject>,
     /// The output with which it failed. Stages downstream do not see it.
-    pub judged: BTreeMap<&'static str, Planned>,
+    pub judged: BTreeMap<&'static str, PlannedValue>,
 }
 
 impl StageRun {
@@ -82,7 +82,7 @@ impl StageRun {
         plan.work
     }
 
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> StageState {
         self.state
     }
 
@@ -104,8 +104,8 @@ impl StageRun {
     }
 }
 
-impl AsRef<Known> for StageRun {
-    fn as_ref(&self) -> &Known {
+impl AsRef<StageKnowledge> for StageRun {
+    fn as_ref(&self) -> &StageKnowledge {
         &self.known
     }
 }
@@ -150,11 +150,11 @@ impl Board {
         &self.runs
     }
 
-    pub fn is(&self, id: StageId, state: State) -> bool {
+    pub fn is(&self, id: StageId, state: StageState) -> bool {
         self[id].state == state
     }
 
-    pub fn any(&self, state: State) -> bool {
+    pub fn any(&self, state: StageState) -> bool {
         self.runs.iter().any(|run| run.state == state)
     }
 
@@ -191,7 +191,7 @@ impl Board {
         takers.filter(|below| self.is(**below, RunsItems)).copied().collect()
     }
 
-    fn in_state(&self, state: State) -> Vec<StageId> {
+    fn in_state(&self, state: StageState) -> Vec<StageId> {
         let found = self.runs.iter().enumerate().filter(|(_, run)| run.state == state);
         found.map(|(at, _)| StageId(at)).collect()
     }
@@ -200,7 +200,7 @@ impl Board {
     fn set(
         &mut self,
         id: StageId,
-        to: State,
+        to: StageState,
         items: Option<Box<ItemStage>>,
     ) -> Result<Option<Box<ItemStage>>, EngineError> {
         let run = &mut self[id];
@@ -215,7 +215,7 @@ impl Board {
         Ok(std::mem::replace(&mut run.items, items))
     }
 
-    pub fn advance(&mut self, id: StageId, to: State) -> Result<(), EngineError> {
+    pub fn advance(&mut self, id: StageId, to: StageState) -> Result<(), EngineError> {
         self.set(id, to, None).map(drop)
     }
 
@@ -252,10 +252,10 @@ impl Board {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::State::RunsTask;
+    use super::StageState::RunsTask;
     use super::*;
     use crate::plan::ItemWork;
-    use crate::run::intake::Intake;
+    use crate::run::items::intake::Intake;
     use crate::run::message::JobHandle;
     use cache::Digest;
     use stage_core::key::ItemReads;
@@ -263,7 +263,7 @@ mod tests {
 
     static KIND: Kind = Kind::BASE;
     const PAGE: &str = include_str!("../../../docs/scheduler.md");
-    const ALL: [State; 11] = [
+    const ALL: [StageState; 11] = [
         Unwanted,
         IsPlanned,
         AwaitsInputs,
@@ -283,8 +283,8 @@ mod tests {
         ItemStage::new(ItemWork::default(), Intake { key: Digest::of(b"key"), reads }, job)
     }
 
-    fn board(states: &[State]) -> Board {
-        let run = |state: &State| StageRun {
+    fn board(states: &[StageState]) -> Board {
+        let run = |state: &StageState| StageRun {
             name: "x".to_owned(),
             state: *state,
             items: (*state == RunsItems).then(|| Box::new(items())),
@@ -293,7 +293,7 @@ mod tests {
         Board { runs: states.iter().map(run).collect(), takers: Vec::new() }
     }
 
-    fn go(board: &mut Board, id: StageId, to: State) -> Result<(), EngineError> {
+    fn go(board: &mut Board, id: StageId, to: StageState) -> Result<(), EngineError> {
         match to {
             RunsItems => board.begin_items(id, items()),
             IsPlanned => board.replan(id, StagePlan::unwanted()).map(drop),

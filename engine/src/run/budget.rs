@@ -6,7 +6,7 @@ use crate::event::Event;
 use cache::{Cache, CacheError};
 
 use super::threads::Threads;
-use crate::allowance::{Allowance, Limit};
+use crate::allowance::{Allowance, LimitedResource};
 use crate::engine::StopFlag;
 
 /// The time after its limit that a run waits for a worker to name the GPUs: a broken driver may
@@ -33,7 +33,7 @@ impl<'a> Budget<'a> {
     }
 
     /// The first limit that work reaches, and the time at which it does.
-    pub fn first(&self, on_gpu: bool) -> Option<(Limit, Instant)> {
+    pub fn first(&self, on_gpu: bool) -> Option<(LimitedResource, Instant)> {
         self.allowance.first(self.cache, on_gpu)
     }
 
@@ -44,8 +44,9 @@ impl<'a> Budget<'a> {
 
     /// Tests if the time of the run has ended so recently that its worker may still start.
     pub fn has_just_ended(&self) -> bool {
-        let is_recent =
-            |(limit, at): (Limit, Instant)| limit == Limit::Time && at.elapsed() < LATE_ANSWER;
+        let is_recent = |(limit, at): (LimitedResource, Instant)| {
+            limit == LimitedResource::Time && at.elapsed() < LATE_ANSWER
+        };
         self.first(false).is_some_and(is_recent) && !self.stop.is_pressing()
     }
 
@@ -64,7 +65,7 @@ impl<'a> Budget<'a> {
         let has_recorded = self.allowance.watch(self.cache, busy)?;
         let mut events = Vec::new();
         for limit in self.allowance.reached(self.cache) {
-            if limit == Limit::GpuHours {
+            if limit == LimitedResource::GpuHours {
                 threads.stop_gpus();
             }
             events.extend(self.stop_at(limit));
@@ -82,17 +83,17 @@ impl<'a> Budget<'a> {
     /// Records the last usage of the pass. `waits`: work had to wait for GPU time.
     pub fn end_pass(&mut self, waits: bool) -> Result<Effects, CacheError> {
         let has_recorded = self.allowance.end_pass(self.cache)?;
-        let event = if waits { self.stop_at(Limit::GpuHours) } else { None };
+        let event = if waits { self.stop_at(LimitedResource::GpuHours) } else { None };
         Ok(Effects { has_recorded, events: event.into_iter().collect() })
     }
 
-    fn stop_at(&mut self, limit: Limit) -> Option<Event> {
+    fn stop_at(&mut self, limit: LimitedResource) -> Option<Event> {
         let why = self.allowance.why_stopped(self.cache, limit);
         match limit {
-            Limit::Money => self.stop.request_after_batch(),
-            Limit::GpuHours => self.allowance.bar_gpus(),
+            LimitedResource::Money => self.stop.request_after_batch(),
+            LimitedResource::GpuHours => self.allowance.bar_gpus(),
             // The clock of the session requests the stop.
-            Limit::Time => {}
+            LimitedResource::Time => {}
         }
         why.map(|why| Event::Stopping { why })
     }

@@ -1,6 +1,6 @@
 //! Checks that come before trainings: hours of training are not begun for texts that a check refuses.
 
-use super::board::{Board, State};
+use super::board::{Board, StageState};
 use crate::pipeline::{Pipeline, StageId, StageWork};
 
 impl Board {
@@ -20,7 +20,7 @@ impl Board {
     /// Tests if a stage can still end in this pass.
     fn is_to_come(&self, pipeline: &Pipeline, id: StageId) -> bool {
         let state = |id: StageId| self[id].state();
-        let is_over = |id: StageId| matches!(state(id), State::Failed | State::Left);
+        let is_over = |id: StageId| matches!(state(id), StageState::Failed | StageState::Left);
         !state(id).is_final() && !pipeline.with_upstream(&[id]).into_iter().any(is_over)
     }
 }

@@ -14,16 +14,16 @@ use stage_core::{
     Blob, Context, Fields, FileParts, Kind, NewValue, Output, Reject, StageError, Take,
 };
 
-use super::message::{Message, Report};
-use super::quarantine_list::QuarantineList;
+use super::message::{Message, ProgressReport};
 use super::scratch::Scratch;
 use super::training::Training;
 use crate::checkpoints::is_there;
 use crate::engine::StopFlag;
 use crate::error::PlanError;
 use crate::record::{MEMO, decode, encode};
+use crate::run::items::quarantine_list::QuarantineList;
 use crate::store::{MOST_PENDING, ReadError, Store};
-use crate::unchanged::Unchanged;
+use crate::unchanged::ScannedFile;
 
 /// The field for the text of [`Context::remember_first`].
 const TOLD: &str = "told";
@@ -54,7 +54,7 @@ pub struct EngineContext {
     /// Objects that turned out to be damaged or gone, and changed sources.
     pub lost: Vec<Digest>,
     /// Files that are read in parts.
-    pub opened: Vec<(Digest, Arc<Unchanged>)>,
+    pub opened: Vec<(Digest, Arc<ScannedFile>)>,
     /// The size of the objects that the job has made.
     pub written: u64,
     /// The time at which a thread took the task.
@@ -181,7 +181,7 @@ impl EngineContext {
         }
     }
 
-    fn report(&self, report: Report) {
+    fn report(&self, report: ProgressReport) {
         // The receiver is gone only after the run.
         let _ = self.messages.send(Message::Report { ticket: self.ticket, report });
     }
@@ -286,7 +286,7 @@ impl Context for EngineContext {
             Ok(saved) => saved,
             Err(error) => return Err(self.cannot_keep(&error)),
         };
-        self.report(Report::CheckpointKept(saved));
+        self.report(ProgressReport::CheckpointKept(saved));
         Ok(state)
     }
 
@@ -318,17 +318,17 @@ impl Context for EngineContext {
             StageError::failed(error.to_string())
         })?;
         let checked = aside.check();
-        self.report(Report::SetAside(new));
+        self.report(ProgressReport::SetAside(new));
         checked
     }
 
     fn begins(&mut self, course: &Course) {
-        self.report(Report::Begins(course.clone()));
+        self.report(ProgressReport::Begins(course.clone()));
     }
 
     fn metrics(&mut self, step: u64, values: &[(&str, f64)]) {
         let values = values.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
-        self.report(Report::Metrics { step, values });
+        self.report(ProgressReport::Metrics { step, values });
     }
 
     fn kept(&mut self) -> Option<Utf8PathBuf> {
@@ -357,7 +357,7 @@ impl Context for EngineContext {
     }
 
     fn progress(&mut self, done: u64, total: u64) {
-        self.report(Report::Progress { done, total });
+        self.report(ProgressReport::Progress { done, total });
     }
 
     fn may_begin_step(&mut self, validates: bool) -> bool {

@@ -15,7 +15,7 @@ const SAVE: &str = "save_seconds";
 
 #[derive(Default)]
 pub struct Cost {
-    /// The measures that are not in the ledger yet.
+    /// The measures that are not in the index yet.
     pub unwritten: Tally,
     pub taken: PassCost,
     /// The progress of a whole stage: done and total.

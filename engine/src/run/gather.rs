@@ -14,12 +14,12 @@ use stage_core::{
 
 use super::context::EngineContext;
 use super::message::{GatherSource, GatherTask};
-use super::quarantine_list::QuarantineList;
 use crate::error::PlanError;
 use crate::pipeline::Reads;
 use crate::plan::inputs::{project, question};
 use crate::plan::parts;
 use crate::record::{PortValue, StageRecord};
+use crate::run::items::quarantine_list::QuarantineList;
 use crate::store::ReadError;
 use crate::tables::{WriteError, write_dataset};
 

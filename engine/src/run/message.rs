@@ -11,13 +11,13 @@ use stage_core::course::Course;
 use stage_core::device::Devices;
 use stage_core::{Context, Fields, GatherJob, ItemJob, Job, Kind, Reject, Setup, StageError};
 
-use super::intake::{Intake, Route};
-use super::queue::QueuedItem;
-use super::results::ItemResults;
 use super::training::{SavedCheckpoint, Training};
 use crate::engine::Engine;
 use crate::pipeline::{Policy, Reads};
 use crate::record::{ItemRecord, StageRecord};
+use crate::run::items::intake::{Intake, Route};
+use crate::run::items::queue::QueuedItem;
+use crate::run::items::results::ItemResults;
 
 pub enum Message {
     Done {
@@ -33,7 +33,7 @@ pub enum Message {
     /// A report of a running task.
     Report {
         ticket: u64,
-        report: Report,
+        report: ProgressReport,
     },
     /// The disk is full.
     Full {
@@ -57,7 +57,7 @@ pub enum Message {
     Event(Event),
 }
 
-pub enum Report {
+pub enum ProgressReport {
     Progress {
         done: u64,
         total: u64,

@@ -1,6 +1,6 @@
 //! What keeps a pass from starting more work, and how it ends.
 
-use super::board::{Board, State};
+use super::board::{Board, StageState};
 
 /// The end of a pass over the plan.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,9 +48,9 @@ impl Obstacles {
     pub fn ending(&self, board: &Board, is_stopping: bool) -> Ending {
         if self.has(Obstacle::Loss) && !is_stopping && !self.has(Obstacle::MachineFault) {
             Ending::Again
-        } else if board.any(State::Failed) || self.has(Obstacle::NoTrial) {
+        } else if board.any(StageState::Failed) || self.has(Obstacle::NoTrial) {
             Ending::Failed
-        } else if board.any(State::Left) {
+        } else if board.any(StageState::Left) {
             Ending::Paused
         } else {
             Ending::Done

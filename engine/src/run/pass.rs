@@ -10,18 +10,18 @@ use super::commit::Committer;
 use super::home::Home;
 use super::obstacles::Ending;
 use super::records::Run;
-use super::remote_jobs::require_remote;
 use super::schedule::{Rest, Schedule};
-use super::share;
-use super::total::Total;
+use super::total::RunTotal;
 use crate::allowance::Allowance;
 use crate::engine::{EngineError, Mode, Sink};
 use crate::estimate::{Estimate, estimate_here};
-use crate::export::{self, Exported, Exporting};
+use crate::export::{self, ExportResult, Exporting};
 use crate::mirror::Pusher;
 use crate::pipeline::StageId;
 use crate::plan::planner::Planner;
 use crate::plan::{Plan, StagePlan};
+use crate::run::jobs::remote_jobs::require_remote;
+use crate::run::jobs::share;
 use crate::store::Store;
 use crate::sweep::halving::Part;
 
@@ -46,7 +46,7 @@ pub struct Pass<'a> {
 }
 
 impl<'a> Pass<'a> {
-    pub fn run(&mut self, total: &mut Total, sink: Sink) -> Result<Ending, EngineError> {
+    pub fn run(&mut self, total: &mut RunTotal, sink: Sink) -> Result<Ending, EngineError> {
         self.require_home()?;
         let run = self.run;
         let (planner, plan) = self.plan(sink)?;
@@ -104,7 +104,7 @@ impl<'a> Pass<'a> {
         plan: Plan,
         planner: Planner,
         is_first: bool,
-        total: &mut Total,
+        total: &mut RunTotal,
         sink: Sink,
     ) -> Result<(Ending, Board, Store), EngineError> {
         let run = self.run;
@@ -160,7 +160,7 @@ impl<'a> Pass<'a> {
         &mut self,
         plan: Plan,
         planner: Planner,
-        total: &mut Total,
+        total: &mut RunTotal,
         sink: Sink,
     ) -> Result<Ending, EngineError> {
         let count = |plan: &StagePlan| StageCounts {
@@ -195,10 +195,12 @@ impl<'a> Pass<'a> {
         Ok(self.with_exports(ending, exported))
     }
 
-    fn with_exports(&self, ending: Ending, exported: Exported) -> Ending {
+    fn with_exports(&self, ending: Ending, exported: ExportResult) -> Ending {
         match exported {
-            Exported { lost: true, .. } if !self.run.options.stop.is_requested() => Ending::Again,
-            Exported { failed: false, lost: false, .. } => ending,
+            ExportResult { lost: true, .. } if !self.run.options.stop.is_requested() => {
+                Ending::Again
+            }
+            ExportResult { failed: false, lost: false, .. } => ending,
             _ => Ending::Failed,
         }
     }

@@ -10,8 +10,8 @@ use stage_worker::shielded;
 use super::context::EngineContext;
 use super::gather;
 use super::message::{Failure, ItemOutcome, ItemTask, Outcome, Task};
-use super::quarantine_list::QuarantineList;
 use super::shared::SharedState;
+use crate::run::items::quarantine_list::QuarantineList;
 
 /// Takes tasks until there are none.
 pub fn work(shared: SharedState, tasks: Receiver<Task>) {

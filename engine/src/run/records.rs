@@ -33,7 +33,7 @@ pub fn next_run(cache: &Cache) -> Result<(u64, Option<Claim>), CacheError> {
     }
     let (mut number, mut others) = (first, 0);
     while others < RUNS_AT_ONCE {
-        // A killed run has left its log, and usually its beginning in the ledger.
+        // A killed run has left its log, and usually its beginning in the index.
         if !history::is_taken(cache, number)? {
             match cache.claim_number(number)? {
                 Some(claim) => return Ok((number, Some(claim))),

@@ -11,8 +11,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, unbounded};
 use stage_core::{Item, with_parents};
 
 use super::arrived::{artifacts, gather_sources};
-use super::intake::Intake;
-use super::message::{GatherTask, ItemTask, JobHandle, Message, Outcome, Report, Task};
+use super::message::{GatherTask, ItemTask, JobHandle, Message, Outcome, ProgressReport, Task};
 use super::shared::SharedState;
 use super::threads::Threads;
 use crate::engine::{Engine, EngineError, Sink, StopFlag};
@@ -21,8 +20,9 @@ use crate::pipeline::{Pipeline, StageSpec, StageWork};
 use crate::plan::inputs::arriving;
 use crate::plan::items::item_reads;
 use crate::plan::planner::Planner;
-use crate::plan::{PartialBucket, PartialDataset, PartialItem, Plan, Planned};
+use crate::plan::{PartialBucket, PartialDataset, PartialItem, Plan, PlannedValue};
 use crate::record::{ItemRecord, StageRecord};
+use crate::run::items::intake::Intake;
 use crate::store::{ReadError, Store};
 
 pub use super::message::{Failure, GatherSource, GatherSources, ItemOutcome};
@@ -165,8 +165,8 @@ impl Replayer<'_> {
             return Ok(ReplayInput::Whole(sources));
         };
         let find = |id: &str| match arrived.items() {
-            Some(Planned::Root { root, .. }) => planner.store.item(root, id),
-            Some(Planned::Partial(partial)) => find_partial(&planner.store, partial, id),
+            Some(PlannedValue::Root { root, .. }) => planner.store.item(root, id),
+            Some(PlannedValue::Partial(partial)) => find_partial(&planner.store, partial, id),
             _ => Ok(None),
         };
         // The id of an item that the stage has made stands for the item that it was made of.
@@ -181,7 +181,7 @@ impl Replayer<'_> {
         let (stage, item) = (self.spec.name.clone(), id.to_owned());
         match (found, arrived.items()) {
             (Some(found), _) => Ok(ReplayInput::Item(found)),
-            (None, Some(Planned::Partial(_))) => Err(ReplayError::NotYet { stage, item }),
+            (None, Some(PlannedValue::Partial(_))) => Err(ReplayError::NotYet { stage, item }),
             (None, _) => Err(ReplayError::NoItem { stage, item }),
         }
     }
@@ -222,17 +222,17 @@ impl Replayer<'_> {
             match received.recv_timeout(PATIENCE) {
                 Ok(Message::Done { outcome, .. }) => return outcome,
                 Ok(Message::Report { report, .. }) => match report {
-                    Report::Progress { done, total } => {
+                    ProgressReport::Progress { done, total } => {
                         let counts = StageCounts::default();
                         sink(Event::Progress { stage: stage(), done, total, counts });
                     }
-                    Report::Metrics { step, values } => {
+                    ProgressReport::Metrics { step, values } => {
                         sink(Event::Metrics { stage: stage(), step, values });
                     }
-                    Report::Begins(course) => {
+                    ProgressReport::Begins(course) => {
                         sink(Event::TrainingStarted { stage: stage(), course });
                     }
-                    Report::CheckpointKept(_) | Report::SetAside(_) => {}
+                    ProgressReport::CheckpointKept(_) | ProgressReport::SetAside(_) => {}
                 },
                 Ok(Message::Event(event)) => sink(event),
                 Ok(_) => {}

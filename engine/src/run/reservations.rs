@@ -12,7 +12,7 @@ use crate::pipeline::{StageId, StageSpec, StageWork};
 
 /// The threads that work through the tasks of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LaneId {
+pub enum ThreadKind {
     /// Those of this process.
     Pool,
     /// The thread that talks to the worker of a device.
@@ -22,9 +22,9 @@ pub enum LaneId {
 /// The devices of the only task of a stage.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reservation {
-    /// The lane that gets the task.
-    pub lane: LaneId,
-    /// All devices that get no other work, with that of the lane.
+    /// The thread that gets the task.
+    pub thread: ThreadKind,
+    /// All devices that get no other work, with that of the thread.
     pub devices: BTreeSet<DeviceId>,
 }
 
@@ -81,7 +81,7 @@ mod tests {
 
     fn on<const N: usize>(gpus: [usize; N]) -> Reservation {
         let devices = gpus.map(gpu).into_iter().collect();
-        Reservation { lane: LaneId::Device(DeviceId::FIRST_GPU), devices }
+        Reservation { thread: ThreadKind::Device(DeviceId::FIRST_GPU), devices }
     }
 
     #[test]

@@ -27,25 +27,25 @@ use stage_core::escape::cleaned;
 use super::board::Board;
 use super::budget::{Budget, Effects};
 use super::commit::Committer;
-use super::duplicates::Duplicates;
 use super::home::Home;
 use super::message::Message;
 use super::meter::Meter;
 use super::obstacles::{Ending, Obstacle, Obstacles};
 use super::precedence::Precedence;
 use super::records::Run;
-use super::remote_jobs::RemoteJobs;
 use super::shared::SharedState;
 use super::tasks::Tasks;
 use super::threads::Threads;
-use super::total::Total;
-use super::watchdog::Watchdog;
+use super::total::RunTotal;
 use crate::allowance::Allowance;
 use crate::engine::{EngineError, Sink};
 use crate::error::PlanError;
 use crate::pipeline::StageId;
 use crate::plan::planner::Planner;
 use crate::plan::{Plan, Work};
+use crate::run::items::duplicates::Duplicates;
+use crate::run::jobs::remote_jobs::RemoteJobs;
+use crate::run::workers::watchdog::Watchdog;
 use crate::store::{ReadError, Store};
 
 const TICK: Duration = Duration::from_millis(100);
@@ -88,7 +88,7 @@ impl<'a> Schedule<'a> {
         (home, allowance): (&'a Home, &'a mut Allowance),
         plan: Plan,
         planner: Planner<'a>,
-        total: &Total,
+        total: &RunTotal,
         sink: Sink<'a>,
     ) -> Result<(Schedule<'a>, Vec<(StageId, Work)>), EngineError> {
         let (sender, messages) = unbounded();
@@ -120,7 +120,7 @@ impl<'a> Schedule<'a> {
     }
 
     /// Ends the threads, and adds what was done to the total of the run.
-    pub fn end(self, has_failed: bool, total: &mut Total) -> Rest {
+    pub fn end(self, has_failed: bool, total: &mut RunTotal) -> Rest {
         total.is_unable |= self.obstacles.has(Obstacle::MachineFault);
         for id in self.board.done() {
             total.take_cost(self.run.stage(id), self.taken(id));

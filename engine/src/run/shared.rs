@@ -9,8 +9,8 @@ use crossbeam_channel::Sender;
 use super::context::EngineContext;
 use super::message::{Message, Outcome};
 use super::scratch::Scratch;
-use super::worker::Spare;
 use crate::engine::{Engine, StopFlag};
+use crate::run::workers::worker::Spare;
 use crate::store::Store;
 
 const FIRST_TICKET: u64 = 1;

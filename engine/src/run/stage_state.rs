@@ -2,7 +2,7 @@
 
 /// The state of a stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum State {
+pub enum StageState {
     /// It is not among the targets.
     #[default]
     Unwanted,
@@ -26,10 +26,10 @@ pub enum State {
     Failed,
 }
 
-impl State {
+impl StageState {
     /// The states that may follow.
-    pub fn next(self) -> &'static [State] {
-        use State::*;
+    pub fn next(self) -> &'static [StageState] {
+        use StageState::*;
         match self {
             Planned => &[AwaitsThread, RunsItems, Done, Failed],
             AwaitsInputs => &[Planned, Failed, Left],

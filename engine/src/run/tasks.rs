@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use cache::Claim;
 
-use super::queue::QueuedItem;
 use crate::pipeline::StageId;
+use crate::run::items::queue::QueuedItem;
 
 /// The time in seconds that work may take beyond its limit: a stage that ends its program itself also
 /// tells what the program said.

@@ -11,13 +11,13 @@ use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use stage_core::Place;
 use stage_core::device::{DeviceId, DeviceName, Devices};
 
-use super::device;
 use super::message::{Message, Task};
 use super::pool;
-use super::process::ProcessHandle;
-use super::reservations::{LaneId, Reservation, Reservations, named_gpus};
+use super::reservations::{Reservation, Reservations, ThreadKind, named_gpus};
 use super::shared::SharedState;
 use crate::pipeline::{StageId, StageSpec};
+use crate::run::workers::device;
+use crate::run::workers::process::ProcessHandle;
 
 /// The number of tasks that may wait beside the running ones, so that no thread idles while the
 /// schedule computes.
@@ -31,30 +31,30 @@ const AHEAD_HERE: usize = 2;
 pub struct Threads {
     shared: SharedState,
     count: usize,
-    pool: Lane,
+    pool: TaskQueue,
     tasks: Receiver<Task>,
     devices: BTreeMap<DeviceId, DeviceThread>,
     /// The GPUs, asked of a worker when the first task has to know them.
     found: OnceCell<Devices>,
     /// A worker has been asked and has not answered yet.
     is_asking: Cell<bool>,
-    /// The tasks in the lanes, by ticket.
-    handed: BTreeMap<u64, LaneTask>,
+    /// The tasks of the threads, by ticket.
+    handed: BTreeMap<u64, DispatchedTask>,
     reserved: Reservations,
 }
 
-struct LaneTask {
-    lane: LaneId,
+struct DispatchedTask {
+    thread: ThreadKind,
     stage: StageId,
 }
 
-struct Lane {
+struct TaskQueue {
     sender: Sender<Task>,
     busy: usize,
 }
 
 struct DeviceThread {
-    lane: Lane,
+    queue: TaskQueue,
     process: ProcessHandle,
     thread: JoinHandle<()>,
 }
@@ -66,7 +66,7 @@ impl DeviceThread {
         let handle = process.clone();
         let work = move || device::work(shared, id, handle, tasks);
         let thread = Builder::new().name(id.to_string()).spawn(work)?;
-        Ok(DeviceThread { lane: Lane { sender, busy: 0 }, process, thread })
+        Ok(DeviceThread { queue: TaskQueue { sender, busy: 0 }, process, thread })
     }
 }
 
@@ -83,7 +83,7 @@ impl Threads {
         let mut threads = Threads {
             shared,
             count: 0,
-            pool: Lane { sender, busy: 0 },
+            pool: TaskQueue { sender, busy: 0 },
             tasks,
             devices: BTreeMap::new(),
             found: OnceCell::new(),
@@ -123,7 +123,7 @@ impl Threads {
     }
 
     /// Asks on a thread, which sends the answer: a broken driver may answer late.
-    fn ask_aside(&self) {
+    fn ask_in_background(&self) {
         let shared = self.shared.clone();
         let work = move || {
             let found = shared.spare.ask(&shared.engine, &shared.messages);
@@ -142,7 +142,7 @@ impl Threads {
             return true;
         }
         if !self.is_asking.replace(true) {
-            self.ask_aside();
+            self.ask_in_background();
         }
         false
     }
@@ -171,7 +171,7 @@ impl Threads {
     /// The tasks of a device. One that is reserved gets no more.
     fn load(&self, device: DeviceId) -> usize {
         let reserved = if self.reserved.has(device) { FULL } else { 0 };
-        reserved + self.devices.get(&device).map_or(0, |device| device.lane.busy)
+        reserved + self.devices.get(&device).map_or(0, |device| device.queue.busy)
     }
 
     /// The least busy of the suitable devices; first of those that the stage names.
@@ -181,24 +181,24 @@ impl Threads {
         self.candidates(spec.policy.device).into_iter().min_by_key(order)
     }
 
-    fn lane(&self, spec: &StageSpec) -> LaneId {
+    fn thread(&self, spec: &StageSpec) -> ThreadKind {
         match spec.kind.place {
-            Place::Here => LaneId::Pool,
-            Place::Worker => LaneId::Device(self.choose(spec).unwrap_or_default()),
+            Place::Here => ThreadKind::Pool,
+            Place::Worker => ThreadKind::Device(self.choose(spec).unwrap_or_default()),
         }
     }
 
-    /// The devices of a task that uses others than that of its lane.
+    /// The devices of a task that uses others than that of its thread.
     fn needed(&self, spec: &StageSpec) -> Option<Reservation> {
         let mut devices = named_gpus(spec);
         if devices.is_empty() {
             return None;
         }
-        let lane = self.lane(spec);
-        if let LaneId::Device(device) = lane {
+        let thread = self.thread(spec);
+        if let ThreadKind::Device(device) = thread {
             devices.insert(device);
         }
-        (lane == LaneId::Pool || devices.len() > 1).then_some(Reservation { lane, devices })
+        (thread == ThreadKind::Pool || devices.len() > 1).then_some(Reservation { thread, devices })
     }
 
     /// Reserves all devices of a task that uses several. True once none of them has work.
@@ -218,7 +218,7 @@ impl Threads {
     }
 
     fn is_idle(&self, reserved: &Reservation) -> bool {
-        let is_idle = |id: &DeviceId| self.devices.get(id).is_none_or(|own| own.lane.busy == 0);
+        let is_idle = |id: &DeviceId| self.devices.get(id).is_none_or(|own| own.queue.busy == 0);
         reserved.devices.iter().all(is_idle)
     }
 
@@ -229,7 +229,7 @@ impl Threads {
 
     pub fn gpus_are_busy(&self) -> bool {
         let is_busy =
-            |(id, device): (&DeviceId, &DeviceThread)| id.is_gpu() && device.lane.busy > 0;
+            |(id, device): (&DeviceId, &DeviceThread)| id.is_gpu() && device.queue.busy > 0;
         let others = self.handed.values().filter_map(|task| self.reserved.of(task.stage));
         self.devices.iter().any(is_busy)
             || others.flat_map(|reserved| &reserved.devices).any(|id| id.is_gpu())
@@ -247,7 +247,7 @@ impl Threads {
 
     /// The stages of the tasks that threads of this process have, or that wait for one.
     pub fn on_threads(&self) -> impl Iterator<Item = StageId> {
-        let is_here = |task: &&LaneTask| task.lane == LaneId::Pool;
+        let is_here = |task: &&DispatchedTask| task.thread == ThreadKind::Pool;
         self.handed.values().filter(is_here).map(|task| task.stage)
     }
 
@@ -274,32 +274,32 @@ impl Threads {
 
     /// Hands out a task. The devices of one that uses several are reserved.
     pub fn hand_out(&mut self, spec: &StageSpec, mut task: Task) -> io::Result<()> {
-        let lane = match self.reserved.of(spec.id).cloned() {
+        let thread = match self.reserved.of(spec.id).cloned() {
             Some(reserved) => {
                 self.clear(&reserved, &mut task);
-                reserved.lane
+                reserved.thread
             }
-            None => self.lane(spec),
+            None => self.thread(spec),
         };
         let stage = spec.id;
-        self.handed.insert(task.ticket(), LaneTask { lane, stage });
-        let lane = match lane {
-            LaneId::Pool => &mut self.pool,
-            LaneId::Device(device) => &mut self.device(device)?.lane,
+        self.handed.insert(task.ticket(), DispatchedTask { thread, stage });
+        let queue = match thread {
+            ThreadKind::Pool => &mut self.pool,
+            ThreadKind::Device(device) => &mut self.device(device)?.queue,
         };
-        lane.busy += 1;
+        queue.busy += 1;
         // The receiving thread lives as long as the run.
-        let _ = lane.sender.send(task);
+        let _ = queue.sender.send(task);
         Ok(())
     }
 
     /// Lets the workers of the other devices of a task drop what they hold. The task waits for that.
     fn clear(&self, reserved: &Reservation, task: &mut Task) {
         let Task::Gather(task) = task else { return };
-        for id in reserved.devices.iter().filter(|id| LaneId::Device(**id) != reserved.lane) {
+        for id in reserved.devices.iter().filter(|id| ThreadKind::Device(**id) != reserved.thread) {
             if let Some(device) = self.devices.get(id) {
                 let (held, dropped) = bounded(0);
-                let _ = device.lane.sender.send(Task::CloseAll(held));
+                let _ = device.queue.sender.send(Task::CloseAll(held));
                 task.awaits.push(dropped);
             }
         }
@@ -308,7 +308,7 @@ impl Threads {
     /// Lets all workers drop a job, after the tasks that wait.
     pub fn close(&self, job: u32) {
         for device in self.devices.values() {
-            let _ = device.lane.sender.send(Task::Close(job));
+            let _ = device.queue.sender.send(Task::Close(job));
         }
     }
 
@@ -320,35 +320,37 @@ impl Threads {
     }
 
     pub fn returned(&mut self, ticket: u64) {
-        let Some(LaneTask { lane, stage }) = self.handed.remove(&ticket) else { return };
+        let Some(DispatchedTask { thread, stage }) = self.handed.remove(&ticket) else { return };
         self.reserved.release(stage);
-        match lane {
-            LaneId::Pool => self.pool.busy -= 1,
-            LaneId::Device(id) => {
+        match thread {
+            ThreadKind::Pool => self.pool.busy -= 1,
+            ThreadKind::Device(id) => {
                 if let Some(device) = self.devices.get_mut(&id) {
-                    device.lane.busy -= 1;
+                    device.queue.busy -= 1;
                 }
             }
         }
     }
 
-    /// False for a task that waits behind others of its lane.
+    /// False for a task that waits behind others of its thread.
     pub fn is_running(&self, ticket: u64) -> bool {
-        let Some(LaneTask { lane, .. }) = self.handed.get(&ticket) else { return true };
-        let at_once = if *lane == LaneId::Pool { self.count } else { 1 };
-        let before = self.handed.range(..ticket).filter(|(_, other)| other.lane == *lane);
+        let Some(DispatchedTask { thread, .. }) = self.handed.get(&ticket) else { return true };
+        let at_once = if *thread == ThreadKind::Pool { self.count } else { 1 };
+        let before = self.handed.range(..ticket).filter(|(_, other)| other.thread == *thread);
         before.count() < at_once
     }
 
     /// Gives up on a task that takes too long. A worker is killed, and its task returns as a death;
     /// a pool thread cannot be killed and is replaced.
     pub fn abandon(&mut self, ticket: u64) -> io::Result<()> {
-        let Some(&LaneTask { lane, stage }) = self.handed.get(&ticket) else { return Ok(()) };
+        let Some(&DispatchedTask { thread, stage }) = self.handed.get(&ticket) else {
+            return Ok(());
+        };
         // The workers of its other devices may be what it waits for.
         let others = self.reserved.of(stage).into_iter().flat_map(|reserved| &reserved.devices);
-        let own = match lane {
-            LaneId::Pool => None,
-            LaneId::Device(device) => Some(device),
+        let own = match thread {
+            ThreadKind::Pool => None,
+            ThreadKind::Device(device) => Some(device),
         };
         for id in others.copied().chain(own) {
             if let Some(device) = self.devices.get(&id) {
@@ -367,7 +369,7 @@ impl Threads {
 
     /// The workers with tasks.
     pub fn busy_workers(&self) -> impl Iterator<Item = (DeviceId, &ProcessHandle)> {
-        let busy = self.devices.iter().filter(|(_, device)| device.lane.busy > 0);
+        let busy = self.devices.iter().filter(|(_, device)| device.queue.busy > 0);
         busy.map(|(id, device)| (*id, &device.process))
     }
 
@@ -380,7 +382,7 @@ impl Threads {
     pub fn dismiss(self) {
         self.shared.spare.end();
         for (_, device) in self.devices {
-            drop(device.lane.sender);
+            drop(device.queue.sender);
             // A thread that panicked has no result.
             let _ = device.thread.join();
         }

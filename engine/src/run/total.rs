@@ -8,10 +8,10 @@ use super::cost::PassCost;
 use crate::estimate::{Estimate, RunOutcome, StageOutcome};
 use crate::measure::Measure;
 use crate::pipeline::{Pipeline, StageId, StageSpec};
-use crate::plan::Known;
+use crate::plan::StageKnowledge;
 
 /// The counts of all passes together.
-pub struct Total {
+pub struct RunTotal {
     pub counts: Vec<StageCounts>,
     pub keys: BTreeMap<String, cache::Digest>,
     pub exported: u64,
@@ -23,10 +23,10 @@ pub struct Total {
     pub is_unable: bool,
 }
 
-impl Total {
-    pub fn new(pipeline: &Pipeline) -> Total {
+impl RunTotal {
+    pub fn new(pipeline: &Pipeline) -> RunTotal {
         let counts = vec![StageCounts::default(); pipeline.stages.len()];
-        Total {
+        RunTotal {
             counts,
             keys: BTreeMap::new(),
             exported: 0,
@@ -82,7 +82,7 @@ impl Total {
         self.exported > 0 || self.counts.iter().any(|counts| counts.executed > 0)
     }
 
-    pub fn take_keys(&mut self, pipeline: &Pipeline, known: &[impl AsRef<Known>]) {
+    pub fn take_keys(&mut self, pipeline: &Pipeline, known: &[impl AsRef<StageKnowledge>]) {
         for (spec, known) in pipeline.stages.iter().zip(known) {
             if let Some(keyed) = &known.as_ref().keyed {
                 self.keys.insert(spec.name.clone(), keyed.digest);

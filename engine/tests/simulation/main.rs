@@ -70,7 +70,7 @@ fn simulate(seed: u64, mutation: Mutation, is_traced: bool) -> Simulated {
 }
 
 /// On a thread with a large stack.
-fn aside<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+fn in_background<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work);
         thread.unwrap().join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -99,25 +99,25 @@ fn seed() -> Option<u64> {
 #[test]
 fn seeds_that_once_broke_a_promise_keep_it() {
     let seeds = [1_001_742, 1_002_929, 1_001_964, 1_000_839, 1_010_030];
-    let events: u64 = aside(|| seeds.into_iter().map(check).sum());
+    let events: u64 = in_background(|| seeds.into_iter().map(check).sum());
     assert!(events > 0);
 }
 
 #[test]
 fn no_fault_breaks_a_promise_of_the_protocol() {
     let seeds = seed().map_or(0..SEEDS, |seed| seed..seed + 1);
-    let events: u64 = aside(|| seeds.map(check).sum());
+    let events: u64 = in_background(|| seeds.map(check).sum());
     assert!(events > 0);
     println!("{events} events");
 }
 
 #[test]
 fn a_seed_always_gives_the_same_events() {
-    let [one, other] = [(); 2].map(|()| aside(|| simulate(7, Mutation::None, true)));
+    let [one, other] = [(); 2].map(|()| in_background(|| simulate(7, Mutation::None, true)));
     let mut lines = one.trace.iter().zip(&other.trace);
     assert_eq!(lines.find(|(one, other)| one != other), None);
     assert_eq!(one, other);
-    assert_ne!(one.events, aside(|| simulate(8, Mutation::None, true)).events);
+    assert_ne!(one.events, in_background(|| simulate(8, Mutation::None, true)).events);
 }
 
 /// The first seed that finds a mutation, and the broken promise.
@@ -128,7 +128,7 @@ fn finds(mutation: Mutation) -> Option<(u64, String)> {
 
 #[test]
 fn every_mutation_of_the_protocol_is_found() {
-    aside(|| {
+    in_background(|| {
         for mutation in Mutation::ALL {
             let found = finds(mutation);
             println!("{mutation:?}: {found:?}");
@@ -155,8 +155,8 @@ fn soak_hours_of_faults_break_no_promise_of_the_protocol() {
         (events, seeds)
     };
     let (one, other) = std::thread::scope(|scope| {
-        let other = scope.spawn(|| aside(|| soak(1)));
-        (aside(|| soak(0)), other.join().unwrap())
+        let other = scope.spawn(|| in_background(|| soak(1)));
+        (in_background(|| soak(0)), other.join().unwrap())
     });
     let (events, seeds) = (one.0 + other.0, one.1 + other.1);
     let minutes = started.elapsed().as_secs_f64() / 60.0;

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use bytes::Bytes;
 use cache::{Digest, Table};
 use camino::Utf8Path;
-use remote::{Listed, Outcome, Place, Refusal};
+use remote::{ListedFile, Outcome, Refusal, Storage};
 
 use crate::mutation::Mutation;
 use crate::world::{Event, Named, SECOND, State, World};
@@ -223,7 +223,7 @@ fn empty_result(key: Digest) -> Bytes {
     Outcome { key, table, summary, packs: Vec::new(), value: encode(&result) }.encode()
 }
 
-impl Place for Link {
+impl Storage for Link {
     fn get(&self, name: &str, most: u64) -> Result<Option<Bytes>, Refusal> {
         Ok(self.read(name)?.map(|bytes| bytes.slice(..bytes.len().min(most as usize))))
     }
@@ -282,7 +282,7 @@ impl Place for Link {
         Ok(self.read(name)?.map(|bytes| bytes.len() as u64))
     }
 
-    fn list(&self, folder: &str) -> Result<Vec<Listed>, Refusal> {
+    fn list(&self, folder: &str) -> Result<Vec<ListedFile>, Refusal> {
         if matches!(self.request()?, Fate::Lost | Fate::Unanswered | Fate::Late) {
             return Err(refusal());
         }
@@ -303,7 +303,7 @@ impl Place for Link {
         }
         let size = |name: &String| state.files.get(name).map_or(0, |bytes| bytes.len() as u64);
         let listed = names.iter().map(|name| (size(name), name.clone()));
-        Ok(listed.map(|(size, name)| Listed { name, size, modified: 0 }).collect())
+        Ok(listed.map(|(size, name)| ListedFile { name, size, modified: 0 }).collect())
     }
 
     fn remove(&self, name: &str) -> Result<(), Refusal> {

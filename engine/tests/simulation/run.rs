@@ -15,9 +15,9 @@ use crate::scheduler::Queue;
 use crate::worker::{model, outcome, output};
 use crate::world::{Event, SECOND, State, Time, World};
 use engine::engine::StopFlag;
-use engine::executor::batch::{Batch, ShardResult, Work};
+use engine::executor::batch::{Batch, BatchWork, ShardResult};
 use engine::executor::own;
-use engine::executor::split::{Limits, split};
+use engine::executor::split::{JobLimits, split};
 use engine::pipeline::{Adapter, ExecutorSpec};
 use engine::protocol::{
     BatchThread, Failure, Inputs, ItemOutcome, JobError, Message, OpenShard, Outcome,
@@ -206,10 +206,10 @@ impl Run {
         let mut items: Vec<(Digest, f64)> = left.into_values().collect();
         items.sort_by_key(|(key, _)| *key);
         let costs: Vec<f64> = items.iter().map(|(_, cost)| *cost).collect();
-        let shards = split(&costs, Limits { seconds: MINUTES, jobs: JOBS });
+        let shards = split(&costs, JobLimits { seconds: MINUTES, jobs: JOBS });
         let keys = shards.iter().map(|shard| shard.iter().map(|at| items[*at].0).collect());
         let keys: Vec<Vec<Digest>> = keys.collect();
-        let mut batch = Batch::new(work, Work::Items(keys.clone()));
+        let mut batch = Batch::new(work, BatchWork::Items(keys.clone()));
         batch.begun = world.state().clock as i64;
         self.begin(world, batch, keys, Some(Inputs::default()));
         Some(())
@@ -224,7 +224,7 @@ impl Run {
             self.begin(world, batch, vec![Vec::new()], None);
             return Some(());
         }
-        let mut batch = Batch::new(key, Work::Training);
+        let mut batch = Batch::new(key, BatchWork::Training);
         batch.begun = world.state().clock as i64;
         self.begin(world, batch, vec![Vec::new()], Some(Inputs::default()));
         Some(())
@@ -241,7 +241,8 @@ impl Run {
         let mut state = world.state();
         state.register(&batch);
         let mut open = BTreeMap::new();
-        let is_waited_for = |part: &Vec<Digest>| !part.is_empty() || batch.work == Work::Training;
+        let is_waited_for =
+            |part: &Vec<Digest>| !part.is_empty() || batch.work == BatchWork::Training;
         for (shard, part) in (0..).zip(parts).filter(|(_, part)| is_waited_for(part)) {
             let ticket = self.tickets.len() as u64;
             let items = part.iter().map(|key| (*key, key.short().into())).collect();
@@ -459,15 +460,15 @@ pub fn read_everything(world: &World) {
     for batch in &batches {
         for shard in 0..batch.shards() {
             let key = match batch.work {
-                Work::Items(_) => engine::executor::batch::Name::Result(shard).of(&batch.id()),
-                Work::Training => batch.key,
+                BatchWork::Items(_) => engine::executor::batch::Name::Result(shard).of(&batch.id()),
+                BatchWork::Training => batch.key,
             };
             if !world.state().is_done(&batch.id(), shard) {
                 continue;
             }
             let bytes = remote.look_up(&key).ok().flatten().unwrap_or_default();
             let blobs: Vec<(Digest, bytes::Bytes)> = match batch.work {
-                Work::Training => {
+                BatchWork::Training => {
                     let record = decode::<StageRecord>(&bytes);
                     if record.is_none_or(|record| record.outputs != model(&key).outputs) {
                         wrong(format!("the model {} is another one", key.short()));
@@ -475,7 +476,7 @@ pub fn read_everything(world: &World) {
                     let bytes = output(&key, crate::worker::STEPS);
                     vec![(Digest::of(&bytes), bytes)]
                 }
-                Work::Items(_) => {
+                BatchWork::Items(_) => {
                     let result = decode::<ShardResult>(&bytes);
                     let items = result.map(|result| result.items).unwrap_or_default();
                     if items.is_empty() || items.iter().any(|(key, item)| *item != outcome(key)) {

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cache::{Cache, Claim, Digest};
 use engine::event::{Event as Told, StageCounts, Status};
-use remote::{Fresh, Placed, Push, Remote};
+use remote::{CheckpointWrite, Fresh, Push, Remote};
 use stage_core::{Blob, Catalogue, Fields, Reject, Value};
 
 use crate::machine::{open, remote};
 use crate::mutation::Mutation;
 use crate::world::{Event, JobState, SECOND, State, World};
 use engine::engine::{Engine, StopFlag, WorkerCommand};
-use engine::executor::batch::{Attempt, Name, Share, Work};
+use engine::executor::batch::{Attempt, BatchWork, Name, Share};
 use engine::mirror;
 use engine::protocol::{AttemptStart, JobRunner, RunNotes};
 use engine::record::{CHECKPOINT, CheckpointRecord, ITEM, ItemRecord, STAGE, StageRecord};
@@ -60,8 +60,8 @@ impl From<engine::engine::EngineError> for Next {
     }
 }
 
-impl From<remote::Trouble> for Next {
-    fn from(_: remote::Trouble) -> Next {
+impl From<remote::RemoteError> for Next {
+    fn from(_: remote::RemoteError) -> Next {
         Next::End
     }
 }
@@ -216,7 +216,7 @@ impl Process {
             world.state().wrong(format!("the finished part {} of {short} begins", self.shard));
         }
         self.phase = match share.batch.work {
-            Work::Items(_) => {
+            BatchWork::Items(_) => {
                 self.remote.scope(&share.batch.key)?;
                 let keys = share.keys().to_vec();
                 let known = self.cache.get_many(ITEM, &keys)?;
@@ -227,7 +227,7 @@ impl Process {
                 left.sort_by_key(|key| !world.state().endless.contains(key));
                 Phase::Items { left, share, number }
             }
-            Work::Training => Phase::Trains { share, number, claim: None },
+            BatchWork::Training => Phase::Trains { share, number, claim: None },
         };
         Ok(Next::Continue)
     }
@@ -374,7 +374,7 @@ impl Process {
         self.cache.record(CHECKPOINT, key, encode(&record))?;
         self.cache.commit()?;
         self.has_saved = true;
-        Ok(mirror::put(&self.cache, &self.remote, key)? == Some(Placed::Taken))
+        Ok(mirror::put(&self.cache, &self.remote, key)? == Some(CheckpointWrite::Taken))
     }
 
     fn finish(&self, key: &Digest) -> Result<(), Next> {

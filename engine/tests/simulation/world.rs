@@ -18,7 +18,7 @@ use crate::random::Random;
 use crate::run::{Generation, Run};
 use crate::scheduler::Job;
 use crate::worker::Process;
-use engine::executor::batch::{Batch, Name, Work};
+use engine::executor::batch::{Batch, BatchWork, Name};
 
 /// Milliseconds.
 pub type Time = u64;
@@ -257,8 +257,8 @@ impl State {
         let id = batch.id();
         for shard in 0..batch.shards() {
             let result = match batch.work {
-                Work::Items(_) => Name::Result(shard).of(&id),
-                Work::Training => batch.key,
+                BatchWork::Items(_) => Name::Result(shard).of(&id),
+                BatchWork::Training => batch.key,
             };
             self.names.insert(result, (Named::Result, id, shard));
             for number in 0..NUMBERS {
@@ -281,8 +281,8 @@ impl State {
     pub fn is_done(&self, batch: &Digest, shard: u32) -> bool {
         let Some(of) = self.batches.get(batch) else { return false };
         let key = match of.work {
-            Work::Items(_) => Name::Result(shard).of(batch),
-            Work::Training => of.key,
+            BatchWork::Items(_) => Name::Result(shard).of(batch),
+            BatchWork::Training => of.key,
         };
         self.files.contains_key(&format!("results/{key}"))
     }
@@ -330,7 +330,7 @@ impl State {
     /// The items of a shard.
     pub fn items(&self, batch: &Digest, shard: u32) -> &[Digest] {
         match self.batches.get(batch).map(|batch| &batch.work) {
-            Some(Work::Items(shards)) => &shards[shard as usize],
+            Some(BatchWork::Items(shards)) => &shards[shard as usize],
             _ => &[],
         }
     }

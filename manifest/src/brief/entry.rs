@@ -13,7 +13,7 @@ const MIN_CLAUSE_BYTES: usize = 24;
 pub const REQUIRED: &str = ", required";
 
 #[derive(Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct ParameterEntry {
     pub name: &'static str,
     /// In the notation of the line, such as `: text` or nothing, and its unit.
     type_name: String,
@@ -23,8 +23,8 @@ pub struct Entry {
     pub default: String,
 }
 
-impl Entry {
-    pub fn of(parameter: &Parameter) -> Entry {
+impl ParameterEntry {
+    pub fn of(parameter: &Parameter) -> ParameterEntry {
         let default = match parameter.default {
             Default::Required => REQUIRED.to_owned(),
             Default::Absent => String::new(),
@@ -40,7 +40,7 @@ impl Entry {
             "" | "a count" | "seconds" => String::new(),
             unit => format!(" {unit}"),
         };
-        Entry {
+        ParameterEntry {
             name: parameter.name,
             type_name: if is_shown { String::new() } else { format!(": {type_name}") },
             unit,
@@ -51,26 +51,26 @@ impl Entry {
 
     /// The same for a parameter of a kind. Amounts and flags that change no result, such as the size
     /// of a batch, have no sentence.
-    pub fn in_kind(parameter: &Parameter) -> Entry {
+    pub fn in_kind(parameter: &Parameter) -> ParameterEntry {
         let is_amount = match parameter.parameter_type {
             ParameterType::CountOrShare { .. } => true,
             ParameterType::List(ParameterType::Device { .. }) => true,
             _ => is_shown_by_default(parameter),
         };
-        let entry = Entry::of(parameter);
+        let entry = ParameterEntry::of(parameter);
         let is_silent = is_amount && parameter.role == Role::Execution;
-        if is_silent { Entry { doc: String::new(), ..entry } } else { entry }
+        if is_silent { ParameterEntry { doc: String::new(), ..entry } } else { entry }
     }
 
     pub fn line(&self) -> String {
-        let Entry { name, type_name, unit, doc, default } = self;
+        let ParameterEntry { name, type_name, unit, doc, default } = self;
         let stop = if doc.is_empty() { "" } else { ". " };
         format!("{name}{type_name}{default}{unit}{stop}{doc}\n")
     }
 
-    pub fn differs_only_in_default(&self, other: &Entry) -> bool {
-        Entry { default: String::new(), ..self.clone() }
-            == Entry { default: String::new(), ..other.clone() }
+    pub fn differs_only_in_default(&self, other: &ParameterEntry) -> bool {
+        ParameterEntry { default: String::new(), ..self.clone() }
+            == ParameterEntry { default: String::new(), ..other.clone() }
     }
 }
 
@@ -170,9 +170,9 @@ mod tests {
         let content =
             Parameter { name: "batch", doc: "Clips.", parameter_type, default, ..Parameter::BASE };
         let execution = Parameter { role: Role::Execution, ..content };
-        assert_eq!(Entry::in_kind(&content).line(), "batch = 8. Clips\n");
-        assert_eq!(Entry::in_kind(&execution).line(), "batch = 8\n");
-        assert_eq!(Entry::of(&execution).line(), "batch = 8. Clips\n");
+        assert_eq!(ParameterEntry::in_kind(&content).line(), "batch = 8. Clips\n");
+        assert_eq!(ParameterEntry::in_kind(&execution).line(), "batch = 8\n");
+        assert_eq!(ParameterEntry::of(&execution).line(), "batch = 8. Clips\n");
     }
 
     #[test]
@@ -180,7 +180,7 @@ mod tests {
         let base = Parameter { name: "limit", doc: "The limit.", ..Parameter::BASE };
         let number = ParameterType::Number { min: 0.0, max: 5.0 };
         let line = |parameter_type, default| {
-            Entry::of(&Parameter { parameter_type, default, ..base }).line()
+            ParameterEntry::of(&Parameter { parameter_type, default, ..base }).line()
         };
         assert_eq!(line(number, Default::Number(2.0)), "limit = 2.0. Limit\n");
         assert_eq!(line(number, Default::Absent), "limit: number. Limit\n");

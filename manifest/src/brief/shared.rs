@@ -5,28 +5,29 @@ use std::fmt::Write;
 
 use stage_core::{Catalogue, Kind};
 
-use super::entry::{Entry, REQUIRED};
+use super::entry::{ParameterEntry, REQUIRED};
 
 /// The smallest number of parameters that are worth a group of their own.
 const MIN_GROUP: usize = 4;
 
-pub struct Shared {
+pub struct ParameterGroups {
     /// By the kinds that have all of them.
-    groups: Vec<(Vec<&'static str>, Vec<Entry>)>,
+    groups: Vec<(Vec<&'static str>, Vec<ParameterEntry>)>,
     /// The others, by name.
-    others: BTreeMap<&'static str, Entry>,
+    others: BTreeMap<&'static str, ParameterEntry>,
 }
 
-impl Shared {
-    pub fn of(catalogue: &Catalogue) -> Shared {
-        let mut by_name: BTreeMap<&'static str, Vec<(&'static str, Entry)>> = BTreeMap::new();
+impl ParameterGroups {
+    pub fn of(catalogue: &Catalogue) -> ParameterGroups {
+        let mut by_name: BTreeMap<&'static str, Vec<(&'static str, ParameterEntry)>> =
+            BTreeMap::new();
         for kind in catalogue.iter() {
             for parameter in kind.parameters {
-                let own = (kind.name, Entry::in_kind(parameter));
+                let own = (kind.name, ParameterEntry::in_kind(parameter));
                 by_name.entry(parameter.name).or_default().push(own);
             }
         }
-        let mut by_kinds: BTreeMap<Vec<&'static str>, Vec<Entry>> = BTreeMap::new();
+        let mut by_kinds: BTreeMap<Vec<&'static str>, Vec<ParameterEntry>> = BTreeMap::new();
         for uses in by_name.into_values() {
             let Some(entry) = most_common(&uses) else { continue };
             let alike = uses.iter().filter(|(_, other)| other.differs_only_in_default(&entry));
@@ -36,7 +37,7 @@ impl Shared {
         let (groups, others): (Vec<_>, Vec<_>) =
             by_kinds.into_iter().partition(|(_, entries)| entries.len() >= MIN_GROUP);
         let others = others.into_iter().flat_map(|(_, entries)| entries);
-        Shared { groups, others: others.map(|entry| (entry.name, entry)).collect() }
+        ParameterGroups { groups, others: others.map(|entry| (entry.name, entry)).collect() }
     }
 
     /// Everything that kinds refer to.
@@ -59,7 +60,7 @@ impl Shared {
 
     /// What a kind says about a shared parameter: nothing if its group says it all. `None` if the
     /// parameter is not shared.
-    pub fn mention(&self, kind: &Kind, entry: &Entry) -> Option<Option<String>> {
+    pub fn mention(&self, kind: &Kind, entry: &ParameterEntry) -> Option<Option<String>> {
         let groups = self.groups.iter().filter(|(kinds, _)| kinds.contains(&kind.name));
         let in_group = groups.flat_map(|(_, entries)| entries).find(|own| own.name == entry.name);
         let shared = in_group.or_else(|| self.others.get(entry.name))?;
@@ -77,8 +78,8 @@ impl Shared {
 }
 
 /// As most kinds have it, if several do.
-fn most_common(uses: &[(&'static str, Entry)]) -> Option<Entry> {
-    let count = |entry: &Entry| {
+fn most_common(uses: &[(&'static str, ParameterEntry)]) -> Option<ParameterEntry> {
+    let count = |entry: &ParameterEntry| {
         let alike = uses.iter().filter(|(_, other)| other.differs_only_in_default(entry)).count();
         (alike, uses.iter().filter(|(_, other)| other == entry).count())
     };

@@ -23,7 +23,7 @@ pub struct Sweep {
     pub until: Vec<ParameterValue>,
     /// Further trainings of each trial of the last rung, with other seeds.
     pub repeats: usize,
-    pub score: Option<Score>,
+    pub score: Option<ScoreMeasure>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -35,7 +35,7 @@ pub struct Trial {
 
 /// The measure of trials.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Score {
+pub struct ScoreMeasure {
     /// The written name of the stage with the measured data set or artifact.
     pub stage: String,
     pub port: &'static str,
@@ -48,7 +48,7 @@ pub struct Score {
 
 /// The position of a stage in a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct TrialPosition {
     /// In [`super::Pipeline::sweeps`].
     pub sweep: usize,
     pub trial: usize,

@@ -12,7 +12,7 @@ use crate::draft::{Axis, AxisValue, Dimension, Draft};
 use crate::instance::Instances;
 use crate::nearest::suggestion;
 use crate::node::{Node, Value};
-use crate::pipeline::{Place, Score, StageSpec, Sweep, Trial};
+use crate::pipeline::{ScoreMeasure, StageSpec, Sweep, Trial, TrialPosition};
 use crate::problem::{Collector, Problem, Span};
 use crate::sweep::halving::Halving;
 use crate::value::{Checks, plain};
@@ -33,7 +33,7 @@ const SEED: &str = "seed";
 const RUNG: &str = "rung";
 
 /// A sweep before there are stages.
-pub struct Drafted {
+pub struct SweepDraft {
     pub sweep: Sweep,
     /// The written stage of the trials, and that of the score.
     at: usize,
@@ -43,7 +43,7 @@ pub struct Drafted {
 }
 
 /// The stages that scores are read from.
-pub fn scored(sweeps: &[Drafted]) -> BTreeSet<usize> {
+pub fn scored(sweeps: &[SweepDraft]) -> BTreeSet<usize> {
     sweeps.iter().map(|sweep| sweep.of).collect()
 }
 
@@ -56,7 +56,7 @@ pub fn read(
     (drafts, stages): (&mut [Option<Draft>], &BTreeMap<String, usize>),
     checks: &Checks,
     problems: &mut Collector,
-) -> Option<Drafted> {
+) -> Option<SweepDraft> {
     let span = written.name.span;
     let integer =
         |node: Option<&Node>, name, (min, max), preset, problems: &mut Collector| match node {
@@ -102,7 +102,7 @@ pub fn read(
     if let Some(axis) = axis(number, &sweep, draft, (span, problems))? {
         draft.axes.push(axis);
     }
-    Some(Drafted { sweep, at, of, span, score_span })
+    Some(SweepDraft { sweep, at, of, span, score_span })
 }
 
 /// The values of `until`, and the same as rising numbers.
@@ -183,7 +183,7 @@ fn written_rungs(
     }
 }
 
-type Found = Option<(usize, Span, Score)>;
+type ScoreSource = Option<(usize, Span, ScoreMeasure)>;
 
 /// The measure of the trials, and the stage that it is read from.
 fn score(
@@ -192,7 +192,7 @@ fn score(
     (drafts, stages): (&[Option<Draft>], &BTreeMap<String, usize>),
     checks: &Checks,
     problems: &mut Collector,
-) -> Option<Found> {
+) -> Option<ScoreSource> {
     let better = choice(written.better.as_ref(), "better", BETTER, checks, problems)?;
     let Some(node) = &written.score else { return Some(None) };
     let wanted = plain("score", ParameterType::Expression(ExpressionForm::Measure), Unit::None);
@@ -218,7 +218,7 @@ fn score(
     };
     let draft = drafts.get(of)?.as_ref()?;
     let port = output(draft.kind, port, problems)?;
-    let score = Score {
+    let score = ScoreMeasure {
         stage: draft.name.value.clone(),
         port,
         measure: expression::measure(&measure).unwrap_or(Whole::Number(0.0)),
@@ -296,7 +296,7 @@ fn axis(
 
 /// Finds the stages of each sweep, and lets rungs wait for the scores of those below.
 pub fn finish(
-    drafted: Vec<Drafted>,
+    drafted: Vec<SweepDraft>,
     drafts: &[Option<Draft>],
     instances: &Instances,
     stages: &mut [StageSpec],
@@ -317,7 +317,8 @@ pub fn finish(
             break;
         }
     }
-    for (number, Drafted { mut sweep, at, of, span, score_span }) in drafted.into_iter().enumerate()
+    for (number, SweepDraft { mut sweep, at, of, span, score_span }) in
+        drafted.into_iter().enumerate()
     {
         let expected = (sweep.rungs() + sweep.repeats) * sweep.trials.len();
         if let Some(score) = &mut sweep.score {
@@ -325,7 +326,7 @@ pub fn finish(
             let (mut places, mut has_others) = (BTreeMap::new(), false);
             for (instance, stage) in own {
                 let place = instance.places(drafts).into_iter().find(|p| p.sweep == number);
-                let Some(Place { rung, trial, .. }) = place else { continue };
+                let Some(TrialPosition { rung, trial, .. }) = place else { continue };
                 has_others |= places.insert((rung, trial), stage.id).is_some();
             }
             score.stages = places;
@@ -348,7 +349,7 @@ pub fn finish(
 }
 
 /// Reports fields that the measured data set does not have.
-fn check_fields(score: &Score, stages: &[StageSpec], span: Span, problems: &mut Collector) {
+fn check_fields(score: &ScoreMeasure, stages: &[StageSpec], span: Span, problems: &mut Collector) {
     let Some(stage) = score.stages.values().next().and_then(|id| stages.get(id.0)) else { return };
     let Some(known) = stage.fields.get(score.port) else { return };
     let is_artifact = |port: &stage_core::OutputPort| port.port_type == PortType::Artifact;
@@ -378,7 +379,7 @@ fn gate(
 ) {
     let Some(score) = &sweep.score else { return };
     for (instance, stage) in instances.all.iter().zip(stages.iter_mut()) {
-        let Some(Place { sweep: own, rung, trial }) = stage.place else { continue };
+        let Some(TrialPosition { sweep: own, rung, trial }) = stage.place else { continue };
         if instance.stage != at || own != number || rung == 0 {
             continue;
         }

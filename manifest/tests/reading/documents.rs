@@ -1,7 +1,9 @@
 //! The manual and the schema match the code.
 
 use camino::{Utf8Path, Utf8PathBuf};
-use manifest::{FileKind, LoadOptions, Loaded, kind_page, load, reference, schema, schema_text};
+use manifest::{
+    FileKind, LoadOptions, LoadedPipeline, kind_page, load, reference, schema, schema_text,
+};
 use serde_json::Value;
 use stage_core::{Kind, ParameterType};
 
@@ -81,7 +83,7 @@ fn files(path: &Utf8Path) -> FileKind {
     }
 }
 
-fn read(path: &Utf8Path, text: &str) -> Loaded {
+fn read(path: &Utf8Path, text: &str) -> LoadedPipeline {
     let options = LoadOptions { secrets: &|_| Some("set".to_owned()), ..LoadOptions::default() };
     match load(text, path, &stage_speech::catalogue(), &options, &files) {
         Ok(loaded) => loaded,

@@ -2,7 +2,7 @@
 
 use camino::Utf8Path;
 use manifest::pipeline::Pipeline;
-use manifest::{FileKind, LoadOptions, Loaded, Problems, load};
+use manifest::{FileKind, LoadOptions, LoadedPipeline, Problems, load};
 use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme};
 use stage_core::Catalogue;
 
@@ -31,11 +31,15 @@ pub fn secrets(name: &str) -> Option<String> {
     (name == "HUB_TOKEN").then(|| "very-secret-value".to_owned())
 }
 
-pub fn load_with(text: &str, set: &[&str]) -> Result<Loaded, Problems> {
+pub fn load_with(text: &str, set: &[&str]) -> Result<LoadedPipeline, Problems> {
     load_from(&catalogue::catalogue(), text, set)
 }
 
-pub fn load_from(catalogue: &Catalogue, text: &str, set: &[&str]) -> Result<Loaded, Problems> {
+pub fn load_from(
+    catalogue: &Catalogue,
+    text: &str,
+    set: &[&str],
+) -> Result<LoadedPipeline, Problems> {
     let set = set.iter().map(|argument| argument.to_string()).collect();
     let options = LoadOptions { set, secrets: &secrets, ..LoadOptions::default() };
     load(text, Utf8Path::new("home/voice.toml"), catalogue, &options, &files)

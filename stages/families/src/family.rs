@@ -4,8 +4,8 @@ use stage_core::{Kind, Parameters};
 
 use crate::export::Exporter;
 use crate::import::{CONFIG_FILE, Importer};
-use crate::model::{Assumed, Codec, Model};
-use crate::speech::Published;
+use crate::model::{AssumedModel, Codec, Model};
+use crate::speech::PublishedFiles;
 
 /// A family of models, adapters or codecs: all artifacts with one word in their field `family`.
 pub trait Family: Sync {
@@ -42,7 +42,7 @@ pub trait Family: Sync {
     }
 
     /// The assumed model if none exists yet.
-    fn assumed(&self) -> Option<Assumed> {
+    fn assumed(&self) -> Option<AssumedModel> {
         None
     }
 
@@ -77,7 +77,7 @@ pub trait Family: Sync {
     /// # Errors
     ///
     /// The reason why they cannot speak, such as a missing reference.
-    fn speech(&self, _files: &Published) -> Result<String, String> {
+    fn speech(&self, _files: &PublishedFiles) -> Result<String, String> {
         Err(format!("{} does not speak", self.title()))
     }
 }

@@ -38,13 +38,13 @@ pub use family::Family;
 /// All families.
 pub static FAMILIES: &[&dyn Family] = &[
     &dual_ar::DualAr,
-    &dual_ar::Lora,
+    &dual_ar::DualArLora,
     &dac::Dac,
     &mel_rvq::MelRvq,
     &vits::Vits,
     &wav2vec2::Wav2Vec2,
     &xtts::Xtts,
-    &xtts::Lora,
+    &xtts::XttsLora,
     &xtts::Voice,
 ];
 

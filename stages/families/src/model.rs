@@ -60,7 +60,7 @@ pub(crate) fn sizes(tensors: &[Expected]) -> Vec<i64> {
 }
 
 /// The assumed model if none exists.
-pub struct Assumed {
+pub struct AssumedModel {
     pub model: Box<dyn Model>,
     /// The assumption, as shown in a plan.
     pub told: &'static str,

@@ -12,7 +12,7 @@ pub enum Target {
 }
 
 /// A graph with the files beside it.
-pub struct Files {
+pub struct GraphFiles {
     pub name: &'static str,
     pub graph: Vec<u8>,
     pub beside: Vec<(String, NewValue)>,

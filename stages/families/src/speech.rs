@@ -2,7 +2,7 @@
 
 /// Published files that have to speak, with what the files do not say. Paths are absolute.
 #[derive(Clone, Debug, Default)]
-pub struct Published {
+pub struct PublishedFiles {
     /// The folder with the weights and the files beside them.
     pub folder: String,
     /// The file of the weights in it, if there are several.
@@ -28,7 +28,7 @@ pub struct ReferenceClip {
 pub const SPEECH: &str = "speech";
 
 /// The stages `model` and `sentences` of a manifest; the family of the model adds the others.
-pub(crate) fn manifest(files: &Published, family: &str) -> String {
+pub(crate) fn manifest(files: &PublishedFiles, family: &str) -> String {
     let folder = quoted(&files.folder);
     let file = files.file.as_deref().map(|file| format!("file = {}\n", quoted(file)));
     let file = file.unwrap_or_default();

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
-use stage_families::vits::Tokenizer;
+use stage_families::vits::VitsTokenizer;
 
 #[derive(serde::Deserialize)]
 struct Published {
@@ -34,7 +34,7 @@ fn texts_become_what_transformers_makes_of_them() {
         assert_eq!(published.len(), 4);
         for Published { config, cases } in published {
             let config = config.to_string();
-            let tokenizer = Tokenizer::read(&read("vocab.json"), config.as_bytes()).unwrap();
+            let tokenizer = VitsTokenizer::read(&read("vocab.json"), config.as_bytes()).unwrap();
             assert!(cases.len() > 70);
             for case in cases {
                 let tokens = tokenizer.encode(&case.text);
@@ -49,7 +49,7 @@ proptest! {
     #[test]
     fn any_bytes_as_a_vocabulary_never_panic(bytes: Vec<u8>, text: String) {
         let config = br#"{"phonemize": false}"#;
-        if let Ok(tokenizer) = Tokenizer::read(&bytes, config) {
+        if let Ok(tokenizer) = VitsTokenizer::read(&bytes, config) {
             tokenizer.encode(&text);
         }
     }
@@ -57,7 +57,7 @@ proptest! {
     #[test]
     fn every_known_character_is_one_token_between_blanks(text: String) {
         let vocabulary = std::fs::read(fixture().join("vocab.json")).unwrap();
-        let tokenizer = Tokenizer::read(&vocabulary, br#"{"phonemize": false}"#).unwrap();
+        let tokenizer = VitsTokenizer::read(&vocabulary, br#"{"phonemize": false}"#).unwrap();
         let tokens = tokenizer.encode(&tokenizer.prepare(&text));
         let count = tokens.text.chars().count();
         prop_assert_eq!(tokens.ids.len(), if count == 0 { 0 } else { 2 * count + 1 });

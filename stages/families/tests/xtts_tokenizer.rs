@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use proptest::prelude::*;
-use stage_families::xtts::{Language, TextError, Tokenizer};
+use stage_families::xtts::{LanguageCode, TextError, XttsTokenizer};
 
 #[derive(serde::Deserialize)]
 struct Fixture {
@@ -29,9 +29,9 @@ fn read(name: &str) -> Vec<u8> {
     std::fs::read(folder.join(name)).unwrap()
 }
 
-fn fixture() -> (Tokenizer, Fixture) {
+fn fixture() -> (XttsTokenizer, Fixture) {
     let fixture = serde_json::from_slice(&read("cases.json")).unwrap();
-    (Tokenizer::read(&read("vocab.json")).unwrap(), fixture)
+    (XttsTokenizer::read(&read("vocab.json")).unwrap(), fixture)
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn texts_become_what_the_original_makes_of_them() {
     assert!(fixture.cases.len() > 40);
     let mut problems = Vec::new();
     for case in fixture.cases {
-        let language = Language::of(&case.language);
+        let language = LanguageCode::of(&case.language);
         let own = (tokenizer.clean(&case.text, &language), tokenizer.encode(&case.text, &language));
         match own {
             (Ok(text), Ok(ids)) if text == case.clean && ids == case.ids => {}
@@ -59,8 +59,8 @@ fn numbers_are_spelt_as_the_original_spells_them() {
     for (code, spelt) in fixture.spelt {
         assert_eq!(spelt.len(), fixture.numbers.len());
         for (number, expected) in fixture.numbers.iter().zip(spelt) {
-            let own = tokenizer.clean(&number.to_string(), &Language::of(&code)).unwrap();
-            let expected = tokenizer.clean(&expected, &Language::of(&code)).unwrap();
+            let own = tokenizer.clean(&number.to_string(), &LanguageCode::of(&code)).unwrap();
+            let expected = tokenizer.clean(&expected, &LanguageCode::of(&code)).unwrap();
             if own != expected {
                 problems.push(format!("{code} {number}: {own}, not {expected}"));
             }
@@ -77,8 +77,8 @@ fn ordinals_are_spelt_as_the_original_spells_them() {
     for (code, spelt) in fixture.ordinals {
         assert!(spelt.len() > 40);
         for (number, expected) in spelt {
-            let own = tokenizer.clean(&number, &Language::of(&code)).unwrap();
-            let expected = tokenizer.clean(&expected, &Language::of(&code)).unwrap();
+            let own = tokenizer.clean(&number, &LanguageCode::of(&code)).unwrap();
+            let expected = tokenizer.clean(&expected, &LanguageCode::of(&code)).unwrap();
             if own != expected {
                 problems.push(format!("{code} {number}: {own}, not {expected}"));
             }
@@ -91,7 +91,7 @@ fn ordinals_are_spelt_as_the_original_spells_them() {
 #[test]
 fn numbers_without_words_in_the_original_stay_readable() {
     let (tokenizer, _) = fixture();
-    let clean = |text: &str, code: &str| tokenizer.clean(text, &Language::of(code)).unwrap();
+    let clean = |text: &str, code: &str| tokenizer.clean(text, &LanguageCode::of(code)).unwrap();
     assert_eq!(clean("1. května 2.", "cs"), "jedna. května dva.");
     assert_eq!(clean("50 सैनिक 1st", "hi"), "50 सैनिक 1st");
     assert_eq!(clean("0th", "pl"), "zeroth");
@@ -101,13 +101,13 @@ fn numbers_without_words_in_the_original_stay_readable() {
 #[test]
 fn what_the_vocabulary_lacks_is_listed_once() {
     let (tokenizer, _) = fixture();
-    let error = tokenizer.encode("ok ሰላም ሰ", &Language::of("en-GB")).unwrap_err();
+    let error = tokenizer.encode("ok ሰላም ሰ", &LanguageCode::of("en-GB")).unwrap_err();
     assert_eq!(error, TextError::Unknown(vec!['ሰ', 'ላ', 'ም']));
-    let error = tokenizer.encode("ok", &Language::of("am")).unwrap_err();
+    let error = tokenizer.encode("ok", &LanguageCode::of("am")).unwrap_err();
     assert_eq!(error, TextError::NoTag("[am]".to_owned()));
-    let error = tokenizer.encode("a [STOP]", &Language::of("en")).unwrap_err();
+    let error = tokenizer.encode("a [STOP]", &LanguageCode::of("en")).unwrap_err();
     assert_eq!(error, TextError::Unknown(vec!['[', ']']));
-    assert_eq!(tokenizer.encode(" \" ", &Language::of("en")), Err(TextError::Empty));
+    assert_eq!(tokenizer.encode(" \" ", &LanguageCode::of("en")), Err(TextError::Empty));
 }
 
 proptest! {
@@ -116,15 +116,15 @@ proptest! {
         let (tokenizer, _) = fixture();
         let codes = ["en", "es", "fr", "de", "it", "pt", "pl", "tr", "ru", "nl", "cs", "ar", "zh",
                      "hu", "ko", "ja", "hi", "fi", "am", ""];
-        let _ = tokenizer.encode(&text, &Language::of(codes[at]));
-        let _ = tokenizer.clean(&text, &Language::of(codes[at]));
+        let _ = tokenizer.encode(&text, &LanguageCode::of(codes[at]));
+        let _ = tokenizer.clean(&text, &LanguageCode::of(codes[at]));
     }
 
     #[test]
     fn numbers_of_any_size_leave_no_digits_below_the_limit(number in 0u64..1_000_000_000_000) {
         let (tokenizer, fixture) = fixture();
         for code in fixture.spelt.keys() {
-            let own = tokenizer.clean(&number.to_string(), &Language::of(code)).unwrap();
+            let own = tokenizer.clean(&number.to_string(), &LanguageCode::of(code)).unwrap();
             prop_assert!(!own.contains(|c: char| c.is_ascii_digit()), "{code} {own}");
         }
     }

@@ -4,16 +4,16 @@ use crate::error::FormatError;
 use crate::tensor::{Tensor, TensorInfo};
 
 #[derive(Debug)]
-pub struct Announced {
+pub struct AnnouncedTensors {
     format: &'static str,
     /// In the order of the file; those not yet written are from `next` on.
     tensors: Vec<(String, TensorInfo)>,
     next: usize,
 }
 
-impl Announced {
-    pub fn new(format: &'static str, tensors: Vec<(String, TensorInfo)>) -> Announced {
-        Announced { format, tensors, next: 0 }
+impl AnnouncedTensors {
+    pub fn new(format: &'static str, tensors: Vec<(String, TensorInfo)>) -> AnnouncedTensors {
+        AnnouncedTensors { format, tensors, next: 0 }
     }
 
     pub fn names(&self) -> Vec<String> {

@@ -155,7 +155,7 @@ impl Bpe {
     /// A heap keeps this from being quadratic in the length of the piece, which a text without
     /// spaces determines.
     fn merge(&self, piece: &[u8], ids: &mut Vec<u32>) {
-        let mut parts = Parts::new(piece.len());
+        let mut parts = PieceParts::new(piece.len());
         let mut pairs = BinaryHeap::with_capacity(piece.len());
         for start in 0..piece.len().saturating_sub(1) {
             pairs.extend(self.pair(piece, start, start + 2));
@@ -201,7 +201,7 @@ impl Bpe {
 }
 
 /// The parts of a piece, as a list linked by their start positions.
-struct Parts {
+struct PieceParts {
     /// For each start of a part: its end, and the start of the previous part. An end of zero means
     /// that no part starts there any more.
     ends: Vec<usize>,
@@ -210,10 +210,10 @@ struct Parts {
 
 const NOTHING: usize = usize::MAX;
 
-impl Parts {
-    fn new(length: usize) -> Parts {
+impl PieceParts {
+    fn new(length: usize) -> PieceParts {
         let before = (0..length).map(|at| at.checked_sub(1).unwrap_or(NOTHING)).collect();
-        Parts { ends: (1..=length).collect(), before }
+        PieceParts { ends: (1..=length).collect(), before }
     }
 
     /// The end of the part that starts after this number of bytes.

@@ -31,7 +31,7 @@ pub struct Value(String);
 
 /// The type of weights in the file; they are widened to f32 before they are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stored {
+pub enum WeightType {
     F32,
     F16,
     /// Whole numbers of 8 bits, with a scale for each row along an axis.
@@ -62,9 +62,9 @@ pub enum Size {
 }
 
 pub struct Graph {
-    stored: Stored,
-    nodes: Vec<proto::Node>,
-    initializers: Vec<proto::Tensor>,
+    stored: WeightType,
+    nodes: Vec<proto::NodeProto>,
+    initializers: Vec<proto::TensorProto>,
     inputs: Vec<proto::ValueInfo>,
     outputs: Vec<proto::ValueInfo>,
     small: HashMap<(i32, Vec<i64>, Vec<u8>), Value>,
@@ -72,7 +72,7 @@ pub struct Graph {
 }
 
 impl Graph {
-    pub fn new(stored: Stored) -> Graph {
+    pub fn new(stored: WeightType) -> Graph {
         Graph {
             stored,
             nodes: Vec::new(),
@@ -119,7 +119,7 @@ impl Graph {
         output: Vec<String>,
         attributes: &[(&str, Attribute)],
     ) {
-        self.nodes.push(proto::Node {
+        self.nodes.push(proto::NodeProto {
             input: inputs.iter().map(|value| value.0.clone()).collect(),
             name: output.first().cloned().unwrap_or_default(),
             output,
@@ -178,12 +178,12 @@ impl Graph {
 
     fn initializer(&mut self, data_type: i32, dims: Vec<i64>, raw_data: Bytes) -> Value {
         let name = self.name("w");
-        self.initializers.push(proto::Tensor {
+        self.initializers.push(proto::TensorProto {
             dims,
             data_type,
             name: name.clone(),
             raw_data,
-            ..proto::Tensor::default()
+            ..proto::TensorProto::default()
         });
         Value(name)
     }
@@ -196,19 +196,19 @@ impl Graph {
     pub fn weights(&mut self, tensor: &Tensor, axis: usize) -> Result<Value, FormatError> {
         let dims: Vec<i64> = tensor.shape().iter().map(|size| *size as i64).collect();
         // Vectors are small, and errors in them are not averaged.
-        let stored = if dims.len() < 2 { Stored::F32 } else { self.stored };
+        let stored = if dims.len() < 2 { WeightType::F32 } else { self.stored };
         match stored {
-            Stored::F32 => {
+            WeightType::F32 => {
                 let tensor = tensor.to_float(Dtype::F32)?;
                 Ok(self.initializer(proto::FLOAT, dims, tensor.data().clone()))
             }
-            Stored::F16 => {
+            WeightType::F16 => {
                 let tensor = tensor.to_float(Dtype::F16)?;
                 let half = self.initializer(proto::FLOAT16, dims, tensor.data().clone());
                 let to = ("to", Attribute::Integer(i64::from(proto::FLOAT)));
                 Ok(self.with("Cast", &[&half], &[to]))
             }
-            Stored::Int8 => {
+            WeightType::Int8 => {
                 let (values, scales) = whole_numbers(&tensor.to_f32(), tensor.shape(), axis);
                 let values = self.initializer(proto::INT8, dims, values.into());
                 let scales = self.numbers(&scales, &[scales.len() as i64]);
@@ -232,10 +232,10 @@ impl Graph {
             key: key.clone(),
             value: value.clone(),
         };
-        let model = proto::Model {
+        let model = proto::ModelProto {
             ir_version: FORMAT,
             producer_name: "throstle".to_owned(),
-            graph: Some(proto::Graph {
+            graph: Some(proto::GraphProto {
                 node: self.nodes,
                 name: name.to_owned(),
                 initializer: self.initializers,
@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn small_constants_are_shared_and_types_are_kept_apart() {
-        let mut graph = Graph::new(Stored::F32);
+        let mut graph = Graph::new(WeightType::F32);
         assert_eq!(graph.integers(&[1, 2]), graph.integers(&[1, 2]));
         assert_ne!(graph.integers(&[1]), graph.integer(1));
         assert_ne!(graph.number(0.0), graph.integers(&[0]));
@@ -304,14 +304,14 @@ mod tests {
 
     #[test]
     fn a_file_is_read_back_with_its_nodes_weights_and_properties() {
-        let mut graph = Graph::new(Stored::F32);
+        let mut graph = Graph::new(WeightType::F32);
         let x = graph.input("x", Element::F32, &[Size::Fixed(1), Size::Named("L")]);
         let w = graph.weights(&Tensor::from_f32([2, 1], &[0.5, 0.0]).unwrap(), 0).unwrap();
         let y = graph.with("MatMul", &[&x, &w], &[("zero", Attribute::Float(0.0))]);
         graph.output("y", &y, Element::F32, &[Size::Fixed(1), Size::Fixed(1)]);
         let metadata = BTreeMap::from([("license".to_owned(), "MIT".to_owned())]);
         let bytes = graph.write("test", &metadata).unwrap();
-        let model = proto::Model::decode(&bytes[..]).unwrap();
+        let model = proto::ModelProto::decode(&bytes[..]).unwrap();
         let graph = model.graph.unwrap();
         let operators: Vec<&str> = graph.node.iter().map(|node| node.op_type.as_str()).collect();
         assert_eq!(operators, ["MatMul", "Identity"]);

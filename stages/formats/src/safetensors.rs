@@ -10,7 +10,7 @@ use cache::fs::Fs;
 use camino::Utf8Path;
 use serde_json::{Map, Value, json};
 
-use crate::announced::Announced;
+use crate::announced::AnnouncedTensors;
 use crate::error::FormatError;
 use crate::parts::Parts;
 use crate::tensor::{Dtype, Tensor, TensorInfo};
@@ -90,7 +90,7 @@ pub fn room(name: &str, info: TensorInfo) -> Result<(Vec<u8>, usize), FormatErro
 #[derive(Debug)]
 pub struct SafetensorsWriter<W> {
     sink: W,
-    tensors: Announced,
+    tensors: AnnouncedTensors,
 }
 
 impl<W: Write> SafetensorsWriter<W> {
@@ -105,7 +105,7 @@ impl<W: Write> SafetensorsWriter<W> {
         let header = header_of(&tensors, metadata)?;
         put(&mut sink, &(header.len() as u64).to_le_bytes())?;
         put(&mut sink, &header)?;
-        Ok(SafetensorsWriter { sink, tensors: Announced::new(FORMAT, tensors) })
+        Ok(SafetensorsWriter { sink, tensors: AnnouncedTensors::new(FORMAT, tensors) })
     }
 
     pub fn order(&self) -> Vec<String> {

@@ -69,11 +69,11 @@ struct TensorMessage {
 #[derive(Clone, PartialEq, Message)]
 struct ShapeMessage {
     #[prost(message, repeated, tag = "2")]
-    dim: Vec<Dimension>,
+    dim: Vec<Dim>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Dimension {
+struct Dim {
     #[prost(int64, tag = "1")]
     size: i64,
 }
@@ -281,7 +281,7 @@ impl<W: Write> EventWriter<W> {
             tag: format!("{tag}/text_summary"),
             tensor: Some(TensorMessage {
                 dtype: STRING,
-                shape: Some(ShapeMessage { dim: vec![Dimension { size: 1 }] }),
+                shape: Some(ShapeMessage { dim: vec![Dim { size: 1 }] }),
                 string_val: vec![text.as_bytes().to_vec()],
             }),
             metadata: Some(Metadata {

@@ -42,7 +42,7 @@ const MAX_ENTRIES: u64 = 1 << 18;
 const MAX_DIRECTORY: usize = 32 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Entry {
+struct ZipEntry {
     method: u16,
     compressed: usize,
     size: usize,
@@ -53,7 +53,7 @@ struct Entry {
 #[derive(Clone, Debug)]
 pub struct Archive {
     parts: Parts,
-    entries: BTreeMap<String, Entry>,
+    entries: BTreeMap<String, ZipEntry>,
 }
 
 impl Archive {
@@ -63,7 +63,7 @@ impl Archive {
             let message = format!("{count} entries in its directory, more than {MAX_ENTRIES}");
             return Err(FormatError::too_much(FORMAT, message));
         }
-        let mut walk = Walk::new(&parts, start);
+        let mut walk = DirectoryWalk::new(&parts, start);
         let mut entries = BTreeMap::new();
         // Each entry takes bytes of the file, so that a false count is detected soon.
         for _ in 0..count {
@@ -129,7 +129,7 @@ impl Archive {
     }
 
     /// An entry of a supported kind.
-    fn entry(&self, name: &str) -> Result<Entry, FormatError> {
+    fn entry(&self, name: &str) -> Result<ZipEntry, FormatError> {
         let entry = self.entries.get(name).copied();
         let entry = entry.ok_or_else(|| damaged(format!("there is no entry `{name}`")))?;
         match entry.method {
@@ -143,7 +143,7 @@ impl Archive {
 
     /// The offset of the content after its local header, which may have an extra field of another
     /// length than that in the directory. All of it is inside the file.
-    fn data(&self, name: &str, entry: &Entry) -> Result<usize, FormatError> {
+    fn data(&self, name: &str, entry: &ZipEntry) -> Result<usize, FormatError> {
         let record = self.parts.exactly(FORMAT, entry.local, LOCAL_SIZE)?;
         let record = record.ok_or_else(|| damaged("an entry lies outside of the file"))?;
         let record = Record(&record);
@@ -229,15 +229,15 @@ fn directory(parts: &Parts) -> Result<Directory, FormatError> {
 }
 
 /// Walks the entries of the directory.
-struct Walk<'a> {
+struct DirectoryWalk<'a> {
     reader: io::Take<BufReader<PartsReader<'a>>>,
 }
 
-impl<'a> Walk<'a> {
-    fn new(parts: &'a Parts, start: usize) -> Walk<'a> {
+impl<'a> DirectoryWalk<'a> {
+    fn new(parts: &'a Parts, start: usize) -> DirectoryWalk<'a> {
         let rest = parts.reader(start, usize::MAX);
         let reader = BufReader::with_capacity(WINDOW, rest).take(MAX_DIRECTORY as u64);
-        Walk { reader }
+        DirectoryWalk { reader }
     }
 
     fn bytes(&mut self, length: usize) -> Result<Vec<u8>, FormatError> {
@@ -255,7 +255,7 @@ impl<'a> Walk<'a> {
     }
 
     /// The name of the next entry, and its location.
-    fn entry(&mut self) -> Result<(String, Entry), FormatError> {
+    fn entry(&mut self) -> Result<(String, ZipEntry), FormatError> {
         let head = self.bytes(CENTRAL_SIZE)?;
         let record = Record(&head);
         record.expect(CENTRAL)?;
@@ -272,7 +272,7 @@ impl<'a> Walk<'a> {
         let size = wide.or(record.u32(24)?)?;
         let compressed = wide.or(record.u32(20)?)?;
         let local = wide.or(record.u32(42)?)?;
-        Ok((name, Entry { method, compressed, size, local }))
+        Ok((name, ZipEntry { method, compressed, size, local }))
     }
 }
 

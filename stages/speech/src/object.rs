@@ -14,13 +14,13 @@ pub struct Object {
 
 impl<'de> Deserialize<'de> for Object {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Object, D::Error> {
-        deserializer.deserialize_map(Reader)
+        deserializer.deserialize_map(ObjectVisitor)
     }
 }
 
-struct Reader;
+struct ObjectVisitor;
 
-impl<'de> Visitor<'de> for Reader {
+impl<'de> Visitor<'de> for ObjectVisitor {
     type Value = Object;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -7,12 +7,12 @@ pub(crate) use stage_formats::json::{JSON, to_json};
 
 type Open = fn(Setup, &mut dyn Context) -> Result<Job, StageError>;
 
-struct Plain {
+struct PlainStage {
     kind: &'static Kind,
     open: Open,
 }
 
-impl Stage for Plain {
+impl Stage for PlainStage {
     fn kind(&self) -> &'static Kind {
         self.kind
     }
@@ -23,7 +23,7 @@ impl Stage for Plain {
 }
 
 pub(crate) fn stage(kind: &'static Kind, open: Open) -> Arc<dyn Stage> {
-    Arc::new(Plain { kind, open })
+    Arc::new(PlainStage { kind, open })
 }
 
 /// A value that the manifest allows and this version does not support: the catalogue and the

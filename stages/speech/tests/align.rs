@@ -11,15 +11,15 @@ use stage_formats::npy::{FloatArray, write_halves};
 use support::spoken::*;
 use support::*;
 
-use stage_speech::align::recording::{Aligned, Outcome, Segment, Text};
+use stage_speech::align::recording::{AlignedSegment, Alignment, RecordingSegment, ScriptText};
 use stage_speech::corpus::cues::{self, Cue, CueFormat, CueProblem};
 
-fn script(sentences: &[String]) -> Text {
-    Text { text: sentences.join(" "), ..Text::default() }
+fn script(sentences: &[String]) -> ScriptText {
+    ScriptText { text: sentences.join(" "), ..ScriptText::default() }
 }
 
 /// Each segment has its own sentence, except those that are named.
-fn assert_texts(outcome: &Outcome, spoken: &[String], without: &[usize]) {
+fn assert_texts(outcome: &Alignment, spoken: &[String], without: &[usize]) {
     for (at, segment) in outcome.segments.iter().enumerate() {
         match without.contains(&at) {
             true => {
@@ -31,7 +31,7 @@ fn assert_texts(outcome: &Outcome, spoken: &[String], without: &[usize]) {
     }
 }
 
-fn assert_text(at: usize, segment: &Aligned, spoken: &str) {
+fn assert_text(at: usize, segment: &AlignedSegment, spoken: &str) {
     assert_eq!(segment.reject, None, "{at}: {spoken}");
     assert_eq!(segment.text, spoken, "{at}");
 }
@@ -109,7 +109,7 @@ fn cues_need_only_be_roughly_in_time() {
             Cue { start, end, text: text.clone() }
         })
         .collect();
-    let outcome = spoken.align(&Text::of_cues(&cues));
+    let outcome = spoken.align(&ScriptText::of_cues(&cues));
     assert_texts(&outcome, &text, &[]);
 }
 
@@ -120,14 +120,14 @@ fn cues_that_are_far_from_their_words_are_counted_and_their_words_still_found() 
     text.iter().for_each(|sentence| spoken.say(sentence));
     // All are late, or some of those in the middle.
     for (late, from, to) in [(30.0, 0, 60), (12.0, 20, 35), (0.0, 0, 60)] {
-        let cue = |(at, (segment, text)): (usize, (&Segment, &String))| {
+        let cue = |(at, (segment, text)): (usize, (&RecordingSegment, &String))| {
             let shift = if (from..to).contains(&at) { late } else { 0.0 };
             let time = |seconds: f64| ((seconds + shift) * 1000.0) as u64;
             let (start, end) = (time(segment.start), time(segment.start + segment.seconds));
             Cue { start, end, text: text.clone() }
         };
         let cues: Vec<Cue> = spoken.segments.iter().zip(&text).enumerate().map(cue).collect();
-        let outcome = spoken.align(&Text::of_cues(&cues));
+        let outcome = spoken.align(&ScriptText::of_cues(&cues));
         assert_texts(&outcome, &text, &[]);
         assert_eq!(outcome.misplaced, if late > 0.0 { to - from } else { 0 }, "{late}");
     }
@@ -143,8 +143,8 @@ fn a_cut_within_a_word_is_told() {
     let at = word.start + word.len() / 2;
     let whole = spoken.segments[4];
     let cut = at as f64 * HOP;
-    let first = Segment { frames: at, seconds: cut, ..whole };
-    let second = Segment {
+    let first = RecordingSegment { frames: at, seconds: cut, ..whole };
+    let second = RecordingSegment {
         frames: whole.frames - at,
         start: whole.start + cut,
         seconds: whole.seconds - cut,
@@ -206,7 +206,7 @@ fn a_remembered_outcome_is_that_of_the_alignment_to_the_last_bit() {
     text.iter().for_each(|sentence| spoken.say(sentence));
     let outcome = spoken.align(&script(&text));
     let remembered = serde_json::to_vec(&outcome).unwrap();
-    let recalled: Outcome = serde_json::from_slice(&remembered).unwrap();
+    let recalled: Alignment = serde_json::from_slice(&remembered).unwrap();
     assert_eq!(recalled, outcome);
 }
 
@@ -215,7 +215,10 @@ fn a_text_of_another_book_and_no_sound_are_told() {
     let text = sentences(14, 20);
     let mut spoken = Spoken::new(15, 0.0);
     text.iter().for_each(|sentence| spoken.say(sentence));
-    for other in [Text::default(), Text { text: "\u{5D0}\u{5D1}".to_owned(), ..Text::default() }] {
+    for other in [
+        ScriptText::default(),
+        ScriptText { text: "\u{5D0}\u{5D1}".to_owned(), ..ScriptText::default() },
+    ] {
         let outcome = spoken.align(&other);
         assert_eq!(outcome.segments.len(), 20);
         assert!(outcome.segments.iter().all(|segment| segment.reject.is_some()));
@@ -265,7 +268,7 @@ fn silence_and_music_have_no_text() {
                 let last = spoken.segments[spoken.segments.len() - 1];
                 let (start, frames) = (last.start + last.seconds, symbol.len());
                 let seconds = frames as f64 * HOP;
-                spoken.segments.push(Segment { frames, start, seconds, hop: HOP });
+                spoken.segments.push(RecordingSegment { frames, start, seconds, hop: HOP });
             }
         }
         spoken.say(sentence);

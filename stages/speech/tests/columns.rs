@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use stage_speech::corpus::CorpusError;
-use stage_speech::corpus::table::{Options, read};
+use stage_speech::corpus::table::{TableOptions, read};
 
 const TEXTS: [&str; 12] = [
     "Aamulla järvi oli aivan tyyni.",
@@ -33,7 +33,7 @@ fn tables(other: impl Fn(usize) -> String) -> [String; 2] {
 
 /// Text and speaker of each row, or the error.
 fn parsed(table: &str) -> Result<Vec<(String, Option<String>)>, CorpusError> {
-    let rows = read(table.as_bytes(), &Options::default())?;
+    let rows = read(table.as_bytes(), &TableOptions::default())?;
     assert!(rows.rejects.is_empty(), "{:?}", rows.rejects);
     let records = rows.records.into_iter();
     Ok(records.map(|record| (record.text.unwrap(), record.speaker)).collect())
@@ -90,7 +90,7 @@ fn an_empty_column_is_a_speaker_that_is_not_given() {
 #[test]
 fn names_beside_few_short_texts_are_taken_in_the_documented_order_with_a_note() {
     let assumed = |table: &str| {
-        let rows = read(table.as_bytes(), &Options::default()).unwrap();
+        let rows = read(table.as_bytes(), &TableOptions::default()).unwrap();
         assert!(rows.are_columns_assumed, "{table}");
         let first = &rows.records[0];
         (first.text.clone().unwrap(), first.speaker.clone().unwrap())

@@ -5,7 +5,7 @@
 use crate::support;
 
 use stage_core::{NewValue, ParameterValue};
-use stage_families::vits::{Config, read_original};
+use stage_families::vits::{VitsConfig, read_original};
 use stage_formats::{Dtype, Tensor, weight_norm};
 use support::models::{
     Tensors, export, import, imported, model, names, numbered, pth, safe, stored, weights,
@@ -35,8 +35,8 @@ const IN_LAYER: &str = "flow.flows.0.wavenet.in_layers.0";
 
 type File = (&'static str, Vec<u8>);
 
-fn parsed() -> Config {
-    Config::parse(CONFIG.as_bytes()).unwrap()
+fn parsed() -> VitsConfig {
+    VitsConfig::parse(CONFIG.as_bytes()).unwrap()
 }
 
 fn generator() -> Tensors {
@@ -166,7 +166,7 @@ fn a_model_of_the_original_project_becomes_one_of_transformers() {
         NewValue::Bytes { bytes, .. } => String::from_utf8(bytes.to_vec()).unwrap(),
         other => panic!("{other:?}"),
     };
-    assert_eq!(Config::parse(read("config").as_bytes()).unwrap(), config);
+    assert_eq!(VitsConfig::parse(read("config").as_bytes()).unwrap(), config);
     assert_eq!(read("vocab.json"), "{\n  \"k\": 0,\n  \"a\": 1,\n  \" \": 2,\n  \"i\": 3\n}\n");
     assert!(read("tokenizer_config.json").contains(r#""is_uroman": false"#));
 }
@@ -277,7 +277,7 @@ fn speakers_keep_their_names_on_the_way_out_and_in() {
         r#""vocab_size": 4,"#,
         r#""vocab_size": 4, "num_speakers": 3, "speaker_embedding_size": 4,"#,
     );
-    let tensors = numbered(Config::parse(config.as_bytes()).unwrap().generator(), Dtype::F32);
+    let tensors = numbered(VitsConfig::parse(config.as_bytes()).unwrap().generator(), Dtype::F32);
     let mut files = around(("model.safetensors", safe(&tensors)));
     files[0].1 = config.clone().into_bytes();
     let list = br#"[ "aino", "eero", "veikko" ]"#;

@@ -4,7 +4,7 @@
 use crate::support;
 
 use stage_core::{NewValue, StageError};
-use stage_families::wav2vec2::{Config, MASK};
+use stage_families::wav2vec2::{MASK, Wav2Vec2Config};
 use stage_formats::{Dtype, Tensor};
 use support::models::{Tensors, import, imported, model, numbered, pth, safe};
 use support::{Bench, text};
@@ -19,7 +19,7 @@ const PLACES: &str = "wav2vec2.encoder.pos_conv_embed.conv.";
 type File = (&'static str, Vec<u8>);
 
 fn tensors() -> Tensors {
-    numbered(Config::parse(CONFIG.as_bytes()).unwrap().tensors(), Dtype::F32)
+    numbered(Wav2Vec2Config::parse(CONFIG.as_bytes()).unwrap().tensors(), Dtype::F32)
 }
 
 /// As in a file: with the mask, and the pair in one of its two spellings.

@@ -3,7 +3,7 @@
 
 use crate::support;
 
-use stage_families::xtts::{Config, DVAE_PREFIX, MEL_STATS, Vocabulary};
+use stage_families::xtts::{DVAE_PREFIX, MEL_STATS, XttsConfig, XttsVocabulary};
 use stage_formats::{Dtype, Tensor};
 use support::Bench;
 use support::models::{Tensors, import, model, numbered, pth};
@@ -13,11 +13,11 @@ const POINTER: &[u8] = b"version https://git-lfs.github.com/spec/v1\noid sha256:
 type Files = Vec<(&'static str, Vec<u8>)>;
 
 /// The statistics are in the model and in a file of their own, as published.
-fn published() -> (Config, Files) {
+fn published() -> (XttsConfig, Files) {
     let languages = ["en".to_owned()];
-    let vocabulary = Vocabulary::fresh("abc", &languages, None).unwrap();
+    let vocabulary = XttsVocabulary::fresh("abc", &languages, None).unwrap();
     let rows = vocabulary.text_tokens().unwrap().rows;
-    let config = Config { languages: languages.to_vec(), ..Config::small(rows) };
+    let config = XttsConfig { languages: languages.to_vec(), ..XttsConfig::small(rows) };
     let (mut own, mut dvae) = (Tensors::new(), Tensors::new());
     for (name, tensor) in numbered(config.tensors(), Dtype::F32) {
         match name.strip_prefix(DVAE_PREFIX) {

@@ -5,15 +5,15 @@ use bytes::Bytes;
 use stage_formats::npy::IntArray;
 use stage_formats::protos as shards;
 use stage_speech::corpus::{CorpusError, Rows, Value, parquet};
-use stage_speech::dataset::pack::{Entry, protos};
+use stage_speech::dataset::pack::{PackClip, protos};
 
 const TWO_SPEAKERS: &[u8] = include_bytes!("corpus_fixtures/two_speakers.protos");
 
-fn entry(id: &str, speaker: &str) -> Entry {
+fn entry(id: &str, speaker: &str) -> PackClip {
     let seed = i64::from(id.as_bytes()[0]) + i64::from(id.as_bytes()[1] - b'0');
     let code = |row: i64, frame: i64| (seed * 1000 + row * 400 + frame * 131) % 4096;
     let values = (0..10).flat_map(|row| (0..4).map(move |frame| code(row, frame))).collect();
-    Entry {
+    PackClip {
         id: id.to_owned(),
         speaker: speaker.to_owned(),
         text: format!("Hyvää päivää {id}"),
@@ -39,11 +39,14 @@ fn shards_of_protobuf_are_read() {
 
 fn read(file: &'static [u8]) -> Result<(Rows, usize), CorpusError> {
     let mut bytes = 0;
-    let clips =
-        parquet::read(Bytes::from_static(file), &parquet::Options::default(), |_, audio| {
+    let clips = parquet::read(
+        Bytes::from_static(file),
+        &parquet::ParquetOptions::default(),
+        |_, audio| {
             bytes += audio.len();
             Ok::<(), CorpusError>(())
-        })?;
+        },
+    )?;
     Ok((clips.rows, bytes))
 }
 

@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use stage_core::{Item, Value};
 use stage_formats::npy::{FloatArray, write_floats};
-use stage_speech::align::recording::{Aligned, Segment, Text};
+use stage_speech::align::recording::{AlignedSegment, RecordingSegment, ScriptText};
 use support::spoken::*;
 use support::*;
 
@@ -46,7 +46,7 @@ const DEFAULTS: Limits = Limits { worst: -1.5, edge: 0.3 };
 
 impl Limits {
     /// The reason why a segment is quarantined.
-    fn reason<'a>(&self, segment: &'a Aligned) -> Option<&'a str> {
+    fn reason<'a>(&self, segment: &'a AlignedSegment) -> Option<&'a str> {
         match &segment.reject {
             Some(reject) => Some(&reject.code),
             None if segment.worst < self.worst => Some("align_worst"),
@@ -61,7 +61,7 @@ impl Limits {
 
 /// A recording with faults.
 struct Faulty {
-    segments: Vec<Aligned>,
+    segments: Vec<AlignedSegment>,
     /// The kind of fault of each segment.
     kinds: Vec<Option<&'static str>>,
     /// What can be heard in each. None if a word is clipped: no text fits it.
@@ -73,7 +73,7 @@ fn add(spoken: &mut Spoken, symbols: &[usize]) {
     symbols.iter().for_each(|symbol| spoken.frame(*symbol));
     let start = spoken.segments.last().map_or(0.0, |last| last.start + last.seconds);
     let (frames, seconds) = (symbols.len(), symbols.len() as f64 * HOP);
-    spoken.segments.push(Segment { frames, start, seconds, hop: HOP });
+    spoken.segments.push(RecordingSegment { frames, start, seconds, hop: HOP });
     spoken.words.push(Vec::new());
 }
 
@@ -191,17 +191,21 @@ fn faulty(count: usize, mistakes: f64) -> Faulty {
             _ => sentence.clone(),
         });
     }
-    let outcome = spoken.align(&Text { text: text.join(" "), ..Text::default() });
+    let outcome = spoken.align(&ScriptText { text: text.join(" "), ..ScriptText::default() });
     Faulty { segments: outcome.segments, kinds, heard }
 }
 
 impl Faulty {
-    fn pairs(&self) -> impl Iterator<Item = (&Aligned, Option<&'static str>)> {
+    fn pairs(&self) -> impl Iterator<Item = (&AlignedSegment, Option<&'static str>)> {
         self.segments.iter().zip(self.kinds.iter().copied())
     }
 
     /// The share of segments of a kind for which this holds; of good ones without a kind.
-    fn share(&self, wanted: Option<&str>, holds: impl Fn(&Aligned, Option<&str>) -> bool) -> f64 {
+    fn share(
+        &self,
+        wanted: Option<&str>,
+        holds: impl Fn(&AlignedSegment, Option<&str>) -> bool,
+    ) -> f64 {
         let all = self.pairs().zip(&self.heard).filter(|((_, kind), _)| *kind == wanted);
         let own: Vec<bool> =
             all.map(|((segment, _), heard)| holds(segment, heard.as_deref())).collect();

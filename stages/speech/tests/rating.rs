@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 use serde_json::Value as Json;
 use stage_core::{GatherOutput, Item, NewItem, ParameterValue, PortInput, Value};
 use stage_speech::audio::clip::Clip;
-use stage_speech::audio::decode::{Options, decode};
+use stage_speech::audio::decode::{DecodeOptions, decode};
 use stage_speech::audio::{loudness, wav};
-use stage_speech::rate::sheet::{Pair, Role, Rules, Sheet};
+use stage_speech::rate::sheet::{Pair, PairRole, Rules, Sheet};
 use stage_speech::rate::votes::{self, Answer, Vote};
 use support::*;
 
@@ -68,7 +68,7 @@ fn said<'a>(item: &'a NewItem, name: &str) -> &'a str {
 fn clip(item: &NewItem, name: &str) -> Clip {
     match item.values.iter().find(|(own, _)| own == name) {
         Some((_, stage_core::NewValue::Bytes { bytes, .. })) => {
-            decode(bytes, &Options::default()).unwrap().clip
+            decode(bytes, &DecodeOptions::default()).unwrap().clip
         }
         other => panic!("{name}: {other:?}"),
     }
@@ -147,7 +147,7 @@ fn answer(listener: Listener, pair: &Pair, swapped: bool, random: &mut Random) -
     let prefers_one = match (listener, pair.role) {
         (Listener::AlwaysLeft, _) => return Answer::Left,
         (Listener::Random, _) => random.unit() < 0.5,
-        (Listener::Careful, Role::Pair) => {
+        (Listener::Careful, PairRole::Pair) => {
             let difference = strength(&pair.one) - strength(&pair.other);
             random.unit() < 1.0 / (1.0 + (-difference).exp())
         }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use stage_core::{GatherOutput, Item, NewValue, PortInput, Setup, StageError, Value};
 use stage_families::wav2vec2::Alphabet;
 use stage_formats::npy::{FloatArray, write_halves};
-use stage_speech::align::text::{Romanised, Script, foreign_words};
+use stage_speech::align::text::{Romanisation, Script, foreign_words};
 use stage_speech::align::viterbi::{Label, Target};
 use support::spoken::*;
 use support::*;
@@ -189,7 +189,7 @@ fn a_romanised_word_keeps_its_place_and_its_punctuation() {
     assert_eq!(words, ["Привет", "नमस्"]);
     let pairs = [("Привет", "Privet"), ("नमस्", "na-mas"), ("Tom", "wrong"), ("other", "x")];
     let pairs = pairs.map(|(word, latin)| (word.to_owned(), latin.to_owned()));
-    let romanised = Romanised(pairs.into_iter().collect());
+    let romanised = Romanisation(pairs.into_iter().collect());
     assert_eq!(romanised.of(text).0.len(), 2);
     let script = Script::new(text, &romanised, &english, true);
     assert_eq!(told(&script, &english), "~privet said tom namas *~");
@@ -199,7 +199,7 @@ fn a_romanised_word_keeps_its_place_and_its_punctuation() {
     // A recogniser of that script needs no romanisation, and an empty one changes nothing.
     let russian = letters_of(" приветadimost");
     assert!(told(&Script::new("Привет", &romanised, &russian, false), &russian) == "привет");
-    let empty = Romanised([("Привет".to_owned(), String::new())].into_iter().collect());
+    let empty = Romanisation([("Привет".to_owned(), String::new())].into_iter().collect());
     assert_eq!(told(&Script::new("Привет", &empty, &english, false), &english), "*");
 }
 

@@ -8,11 +8,11 @@
 use serde_json::Value;
 use stage_core::{Item, Value as Field};
 use stage_expression::{Whole, measure};
-use stage_speech::statistics::aggregate::Measured;
+use stage_speech::statistics::aggregate::MeasureValues;
 use stage_speech::statistics::bootstrap::{Draws, Interval};
-use stage_speech::statistics::bradley_terry::Votes;
+use stage_speech::statistics::bradley_terry::WinCounts;
 use stage_speech::statistics::simultaneous::bounds;
-use stage_speech::statistics::table::Table;
+use stage_speech::statistics::table::SentenceTable;
 
 const DRAWS: usize = 20_000;
 const TOLERANCE: f64 = 0.09;
@@ -45,11 +45,12 @@ fn paired_intervals_are_those_of_scipy() {
         values.iter().enumerate().map(item).collect()
     };
     let items = [model("base", &base), model("own", &own)].concat();
-    let table = Table::of(&items, stage_speech::quality::choose::place).unwrap();
+    let table = SentenceTable::of(&items, stage_speech::quality::choose::place).unwrap();
     let draws = Draws::new(base.len(), DRAWS, 1);
     for (name, wanted) in reference["figures"].as_object().unwrap() {
         let whole: Whole = measure(&format!("{name}(cer)")).unwrap();
-        let [base, own] = ["base", "own"].map(|name| Measured::of(&whole, name, &table).unwrap());
+        let [base, own] =
+            ["base", "own"].map(|name| MeasureValues::of(&whole, name, &table).unwrap());
         let difference = |places: &[u32]| own.value(places, 0.0) - base.value(places, 0.0);
         let value = own.total(table.sentences.len()) - base.total(table.sentences.len());
         let found = Interval::by(&draws, 0.9, value, difference);
@@ -87,7 +88,7 @@ fn bounds_for_all_candidates_are_those_of_the_maximum_statistic_in_numpy() {
 fn strengths_and_their_covariance_are_those_of_scipy() {
     let reference = &reference()["bradley_terry"];
     let wins: Vec<Vec<f64>> = reference["wins"].as_array().unwrap().iter().map(numbers).collect();
-    let mut votes = Votes::new(wins.len());
+    let mut votes = WinCounts::new(wins.len());
     for (winner, row) in wins.iter().enumerate() {
         for (loser, count) in row.iter().enumerate() {
             (0..*count as usize).for_each(|_| votes.win(winner, loser));

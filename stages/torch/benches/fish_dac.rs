@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use safetensors::tensor::{Dtype, TensorView};
 use stage_torch::codec::Codec;
-use stage_torch::dac::{Config, Dac, Layout, Quantizer, Transformer};
+use stage_torch::dac::{Dac, DacConfig, DacLayout, Quantizer, Transformer};
 use stage_torch::random::Random;
 use tch::Device;
 
@@ -56,9 +56,9 @@ fn main() {
 
 /// A file with random weights that keep the size of their inputs.
 fn make(size: &str, folder: &str) {
-    let config = if size == "published" { Config::default() } else { tiny() };
+    let config = if size == "published" { DacConfig::default() } else { tiny() };
     let mut random = Random::new(1);
-    let tensors: Vec<(String, Vec<i64>, Vec<u8>)> = Layout::of(&config)
+    let tensors: Vec<(String, Vec<i64>, Vec<u8>)> = DacLayout::of(&config)
         .0
         .into_iter()
         .map(|(name, shape)| {
@@ -79,7 +79,7 @@ fn make(size: &str, folder: &str) {
 }
 
 /// The rate and the frames of the published codec.
-fn tiny() -> Config {
+fn tiny() -> DacConfig {
     let module = Transformer {
         n_layer: 1,
         n_head: 1,
@@ -88,7 +88,7 @@ fn tiny() -> Config {
         intermediate_size: 12,
         ..Transformer::default()
     };
-    Config {
+    DacConfig {
         encoder_dim: 2,
         encoder_transformer_layers: vec![0; 4],
         latent_dim: 8,
@@ -102,7 +102,7 @@ fn tiny() -> Config {
             post_module: module,
             ..Quantizer::default()
         },
-        ..Config::default()
+        ..DacConfig::default()
     }
 }
 

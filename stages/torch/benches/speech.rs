@@ -11,7 +11,7 @@ use std::time::Instant;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 use stage_torch::dual_ar::{
-    Config, DualAr, DualArSampling, DualArSentence, SeededNoise, SpecialTokens,
+    DualAr, DualArConfig, DualArSampling, DualArSentence, SeededNoise, SpecialTokens,
 };
 use tch::{Device, Kind};
 
@@ -39,8 +39,8 @@ fn main() {
 /// The same size as in `speech.py` under this name; bf16 on a GPU.
 fn model(size: &str, device: Device) -> DualAr {
     let config = match size {
-        "published" => Config::s1_mini().unwrap(),
-        _ => Config::parse(
+        "published" => DualArConfig::s1_mini().unwrap(),
+        _ => DualArConfig::parse(
             r#"{"model_type": "dual_ar", "vocab_size": 8192, "n_layer": 6, "n_head": 4,
                 "n_local_heads": 2, "dim": 256, "head_dim": 64, "intermediate_size": 768,
                 "max_seq_len": 1024, "tie_word_embeddings": false, "attention_qk_norm": true,

@@ -18,13 +18,13 @@ pub struct Family {
 }
 
 /// A model of the right family on a port.
-pub struct Arrived<'a> {
+pub struct PortModel<'a> {
     port: &'a str,
     family: &'static Family,
     pub fields: &'a Fields,
 }
 
-impl<'a> Arrived<'a> {
+impl<'a> PortModel<'a> {
     /// # Errors
     ///
     /// If nothing or a wrong artifact arrived.
@@ -32,11 +32,11 @@ impl<'a> Arrived<'a> {
         port: &'a str,
         fields: Option<&'a Fields>,
         family: &'static Family,
-    ) -> Result<Arrived<'a>, StageError> {
+    ) -> Result<PortModel<'a>, StageError> {
         let fields = fields
             .ok_or_else(|| StageError::failed(format!("no model arrived on port `{port}`")))?;
         match fields.text(artifact::FAMILY) {
-            Some(name) if name == family.name => Ok(Arrived { port, family, fields }),
+            Some(name) if name == family.name => Ok(PortModel { port, family, fields }),
             Some(artifact::DAC) => Err(family.refusal(port, "it is a codec")),
             Some(artifact::LORA) => {
                 Err(family.refusal(port, "these are adapters, without their base"))

@@ -17,18 +17,18 @@ use safetensors::tensor::{Dtype, SafeTensors};
 use serde::Deserialize;
 use tch::{Device, Kind, Tensor};
 
-use crate::codec::Codec;
 use crate::dac;
 use crate::error::TorchError;
 use crate::fish;
-use crate::lora_fixture;
-use crate::mel::Mel;
-use crate::mel_rvq::MelRvq;
-use crate::threads::one_thread;
+use crate::nn::lora_fixture;
+use crate::nn::weights::{self, Weights};
+use crate::runtime::threads::one_thread;
+use crate::sound::codec::Codec;
+use crate::sound::mel::Mel;
+use crate::sound::mel_rvq::MelRvq;
 use crate::train::precision::Precision;
 use crate::vits;
 use crate::wav2vec2;
-use crate::weights::{self, Weights};
 use crate::xtts;
 
 use self::parts::Outputs;

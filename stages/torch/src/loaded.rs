@@ -8,18 +8,18 @@ use cache::Digest;
 use stage_core::{Blob, Context, Fields, StageError};
 use stage_formats::checkpoint;
 
-use crate::heap;
+use crate::runtime::heap;
 
 /// Tensors must not be shared by threads, hence the lock.
-pub struct Loaded<M>(Mutex<Option<(Option<Digest>, M)>>);
+pub struct ModelSlot<M>(Mutex<Option<(Option<Digest>, M)>>);
 
-impl<M> Default for Loaded<M> {
-    fn default() -> Loaded<M> {
-        Loaded(Mutex::default())
+impl<M> Default for ModelSlot<M> {
+    fn default() -> ModelSlot<M> {
+        ModelSlot(Mutex::default())
     }
 }
 
-impl<M> Loaded<M> {
+impl<M> ModelSlot<M> {
     /// Calls a function with the model of these weights, or with the default model; it is loaded
     /// unless it was the last one.
     ///

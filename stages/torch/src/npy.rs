@@ -3,8 +3,8 @@
 pub use stage_formats::npy::Width;
 use stage_formats::npy::{self, IntArray, NpyError};
 
-use crate::codec::Codes;
 use crate::error::TorchError;
+use crate::sound::codec::Codes;
 
 /// The kind of the blobs.
 pub const KIND: &str = "tokens/npy";

@@ -9,7 +9,7 @@ use stage_formats::{Dtype, FormatError, TensorInfo};
 use tch::{Device, Kind, Tensor};
 
 use crate::error::TorchError;
-use crate::weights::Weights;
+use crate::nn::weights::Weights;
 
 impl From<FormatError> for TorchError {
     fn from(error: FormatError) -> TorchError {

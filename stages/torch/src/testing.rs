@@ -8,7 +8,7 @@ use camino::Utf8PathBuf;
 use stage_core::course::Course;
 use stage_core::{Blob, Context, Fields, Item, NewValue, Output, Reject, StageError, Value};
 
-use crate::wave;
+use crate::sound::wave;
 
 /// Keeps blobs in memory and records reports.
 #[derive(Default)]

@@ -12,7 +12,7 @@ use stage_worker::{Host, serve};
 use crate::device::{Machine, place, report};
 use crate::error::{TorchError, print_only_defects};
 use crate::fixture::{self, Comparison, Fixture, Setup};
-use crate::heap::Heap;
+use crate::runtime::heap::Heap;
 use crate::stages;
 use crate::train::precision::Precision;
 

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use stage_torch::dual_ar::{
-    ClipColumns, Config, Drawn, DualAr, DualArBatch, DualArSampling, DualArSentence, DualArSpeech,
-    Parity, SeededNoise, SpecialTokens, Stop,
+    ClipColumns, DualAr, DualArBatch, DualArConfig, DualArSampling, DualArSentence, DualArSpeech,
+    Parity, RowFrames, SeededNoise, SpecialTokens, Stop,
 };
 use stage_torch::fish::{DualArMemory, DualArTrainee};
 use stage_torch::layers::Pass;
@@ -18,7 +18,7 @@ use tch::{Device, Kind, Tensor};
 
 const TOKENS: SpecialTokens = SpecialTokens { semantic_begin: 20, im_end: 3 };
 
-fn config(more: &str) -> Config {
+fn config(more: &str) -> DualArConfig {
     let fast_dim = if more.contains("fast_dim") { "" } else { r#""fast_dim": 12,"# };
     let json = format!(
         r#"{{"model_type": "dual_ar", "vocab_size": 28, "n_layer": 3, "dim": 16, "n_head": 4,
@@ -28,7 +28,7 @@ fn config(more: &str) -> Config {
             "tie_word_embeddings": false, "scale_codebook_embeddings": true,
             "initializer_range": 0.3, "max_seq_len": 64 {more}}}"#
     );
-    Config::parse(json.as_bytes()).unwrap()
+    DualArConfig::parse(json.as_bytes()).unwrap()
 }
 
 fn model() -> DualAr {
@@ -213,7 +213,7 @@ fn evaluating_gives_the_losses_of_training_without_dropout() {
 #[test]
 fn a_fresh_model_is_about_as_good_as_guessing() {
     let config = config(r#", "rope_base": 1000"#);
-    let config = Config { initializer_range: 0.02, ..config };
+    let config = DualArConfig { initializer_range: 0.02, ..config };
     let weights = DualAr::fresh(&config, 1);
     let model = DualAr::load(config, TOKENS, weights).unwrap();
     let trainee = DualArTrainee::new(model, DualArMemory::default()).unwrap();
@@ -305,7 +305,7 @@ impl Asked {
     }
 }
 
-fn draw(model: &DualAr, asked: &[Asked], sampling: &DualArSampling) -> Vec<Drawn> {
+fn draw(model: &DualAr, asked: &[Asked], sampling: &DualArSampling) -> Vec<RowFrames> {
     let mut noises: Vec<SeededNoise> =
         asked.iter().map(|asked| SeededNoise::new(asked.seed)).collect();
     let sentences = asked.iter().zip(&mut noises).map(|(asked, noise)| {
@@ -366,7 +366,7 @@ fn a_sentence_is_the_same_alone_and_in_any_batch() {
     for sampling in
         [EVEN, DualArSampling::default(), DualArSampling { semantic_only: false, ..EVEN }]
     {
-        let alone: Vec<Drawn> = asked
+        let alone: Vec<RowFrames> = asked
             .iter()
             .flat_map(|asked| draw(&model, std::slice::from_ref(asked), &sampling))
             .collect();
@@ -374,7 +374,7 @@ fn a_sentence_is_the_same_alone_and_in_any_batch() {
         assert!(stops(Stop::Limit) > 0 && stops(Stop::End) > 0, "nothing is shown");
         for size in [2, 3, 5, 8, 17] {
             let batches = asked.chunks(size);
-            let together: Vec<Drawn> =
+            let together: Vec<RowFrames> =
                 batches.flat_map(|batch| draw(&model, batch, &sampling)).collect();
             assert_eq!(together, alone, "in batches of {size}");
         }
@@ -390,7 +390,7 @@ fn states_are_the_same_to_the_bit_in_any_batch() {
     let _guard = tch::no_grad_guard();
     // Widths that are no multiple of a vector, so that libtorch would compute their last numbers in
     // another way.
-    let config = Config::parse(
+    let config = DualArConfig::parse(
         r#"{"model_type": "dual_ar", "vocab_size": 28, "n_layer": 2, "dim": 20, "n_head": 2,
             "n_local_heads": 1, "head_dim": 10, "intermediate_size": 37, "codebook_size": 8,
             "num_codebooks": 3, "n_fast_layer": 1, "fast_dim": 12, "fast_n_head": 2,
@@ -433,7 +433,8 @@ fn the_reason_to_stop_is_told_and_the_end_is_no_frame() {
     let mut stops = BTreeMap::new();
     for seed in 0..40 {
         let asked = Asked::new(seed, 6);
-        let Drawn { frames, stop } = draw(&model, std::slice::from_ref(&asked), &EVEN).remove(0);
+        let RowFrames { frames, stop } =
+            draw(&model, std::slice::from_ref(&asked), &EVEN).remove(0);
         let ends = frames.last().is_some_and(|frame| frame[0] == TOKENS.im_end);
         assert_eq!(stop == Stop::End, ends);
         assert_eq!(speak(&model, &asked, &EVEN).frames, frames.len() - usize::from(ends));

@@ -87,7 +87,7 @@ const FISH_MODULES: [&str; 5] =
     ["*embeddings", "output", "fast_output", "*layers.*.attention.w*", "*layers.*.feed_forward.w*"];
 
 /// Rows of a text and four times as many frames, all of them with labels.
-fn fish_batch(config: &dual_ar::Config, rows: i64, length: usize) -> dual_ar::DualArBatch {
+fn fish_batch(config: &dual_ar::DualArConfig, rows: i64, length: usize) -> dual_ar::DualArBatch {
     let lines = config.num_codebooks as usize + 1;
     let first = length / 5;
     let begin = config.vocab_size - config.codebook_size;
@@ -107,7 +107,7 @@ fn fish_batch(config: &dual_ar::Config, rows: i64, length: usize) -> dual_ar::Du
 }
 
 fn fish(setting: Setting) -> (f64, Memory) {
-    let config = dual_ar::Config::parse(FISH.as_bytes()).unwrap();
+    let config = dual_ar::DualArConfig::parse(FISH.as_bytes()).unwrap();
     let setting = Setting { rows: 1, length: 300, ..setting };
     let batch = fish_batch(&config, setting.rows, setting.length as usize);
     let before = of_process("VmRSS:");
@@ -138,7 +138,7 @@ fn xtts_config() -> xtts::GptConfig {
         perceiver_head_width: 32,
         conditioning_layers: 2,
         conditioning_heads: 6,
-        ..xtts::Config::published().gpt
+        ..xtts::XttsConfig::published().gpt
     }
 }
 

@@ -7,8 +7,9 @@ use std::path::Path;
 
 use stage_torch::random::Random;
 use stage_torch::vits::{
-    Analysis, ClipTensors, Config, GeneratorOutput, LossWeights, Network, Networks, Prepared,
-    SeededNormal, SynthesisSettings, TrainingOptions, Vits, VitsSpeech, WeightForm, prepare,
+    Analysis, ClipTensors, GeneratorOutput, LossWeights, Network, NetworkWeights, Networks,
+    SeededNormal, SynthesisSettings, TrainingOptions, Vits, VitsConfig, VitsSpeech, WeightForm,
+    prepare,
 };
 use stage_torch::weights::Weights;
 use tch::{Device, Kind, Tensor};
@@ -18,9 +19,9 @@ fn read(name: &str) -> Vec<u8> {
     std::fs::read(folder.join(name)).unwrap()
 }
 
-fn config() -> Config {
+fn config() -> VitsConfig {
     let fixture: serde_json::Value = serde_json::from_slice(&read("fixture.json")).unwrap();
-    Config::parse(fixture["settings"]["config"].to_string().as_bytes()).unwrap()
+    VitsConfig::parse(fixture["settings"]["config"].to_string().as_bytes()).unwrap()
 }
 
 fn file() -> Weights {
@@ -29,7 +30,7 @@ fn file() -> Weights {
     Weights::from_safetensors(&read("model.safetensors")).unwrap()
 }
 
-fn prepared(weights: Weights, form: WeightForm) -> Prepared {
+fn prepared(weights: Weights, form: WeightForm) -> NetworkWeights {
     prepare(&config(), weights, form, Device::Cpu).unwrap()
 }
 
@@ -37,7 +38,7 @@ fn model() -> Vits {
     Vits::load(config(), prepared(file(), WeightForm::Whole).generator).unwrap()
 }
 
-fn joined(Prepared { generator, discriminator }: Prepared) -> Weights {
+fn joined(NetworkWeights { generator, discriminator }: NetworkWeights) -> Weights {
     generator.into_iter().chain(discriminator.unwrap()).collect()
 }
 
@@ -46,7 +47,7 @@ fn far(one: &Tensor, other: &Tensor) -> f64 {
 }
 
 /// A file of a random model, with all tensors of its configuration.
-fn made_up(config: &Config) -> Weights {
+fn made_up(config: &VitsConfig) -> Weights {
     tch::set_num_threads(1);
     let mut random = Random::new(3);
     let tensors = config.generator().into_iter().chain(config.discriminator());
@@ -61,9 +62,9 @@ fn made_up(config: &Config) -> Weights {
 #[test]
 fn the_model_takes_what_its_configuration_asks_for_and_nothing_else() {
     let one = config();
-    let several = Config { num_speakers: 3, speaker_embedding_size: 4, ..config() };
-    let bare = Config { use_bias: false, ffn_kernel_size: 1, ..config() };
-    let plain = Config { use_stochastic_duration_prediction: false, ..several.clone() };
+    let several = VitsConfig { num_speakers: 3, speaker_embedding_size: 4, ..config() };
+    let bare = VitsConfig { use_bias: false, ffn_kernel_size: 1, ..config() };
+    let plain = VitsConfig { use_stochastic_duration_prediction: false, ..several.clone() };
     for config in [one, several, bare, plain] {
         for form in [WeightForm::Whole, WeightForm::Normed] {
             let prepared = prepare(&config, made_up(&config), form, Device::Cpu).unwrap();
@@ -74,7 +75,7 @@ fn the_model_takes_what_its_configuration_asks_for_and_nothing_else() {
 
 #[test]
 fn speakers_sound_differently_and_have_to_be_named() {
-    let config = Config { num_speakers: 3, speaker_embedding_size: 4, ..config() };
+    let config = VitsConfig { num_speakers: 3, speaker_embedding_size: 4, ..config() };
     let prepared = prepare(&config, made_up(&config), WeightForm::Whole, Device::Cpu).unwrap();
     let model = Vits::load(config, prepared.generator).unwrap();
     let texts = model.texts(&[SHORT.to_vec()]).unwrap();

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use cache::fs::RealFs;
 use cache::{Access, Cache, Digest, Table as Records};
 use camino::Utf8Path;
-use remote::{Address, Fresh, Listed, Place, Push, Refusal, Remote, Rules, Settings};
+use remote::{Address, Fresh, ListedFile, Push, Refusal, Remote, Rules, Settings, Storage};
 
 use crate::arguments::Arguments;
 use crate::clock::{medians_in_turn, timed};
@@ -148,7 +148,7 @@ impl Simulated {
     }
 }
 
-impl Place for Simulated {
+impl Storage for Simulated {
     fn get(&self, name: &str, _: u64) -> Result<Option<Bytes>, Refusal> {
         let found = self.files.lock().unwrap().get(name).cloned();
         self.wait(found.as_ref().map_or(0, Bytes::len));
@@ -174,7 +174,7 @@ impl Place for Simulated {
         Ok(self.files.lock().unwrap().get(name).map(|bytes| bytes.len() as u64))
     }
 
-    fn list(&self, _: &str) -> Result<Vec<Listed>, Refusal> {
+    fn list(&self, _: &str) -> Result<Vec<ListedFile>, Refusal> {
         Ok(Vec::new())
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cache::Digest;
 use stage_speech::audio::clip::Clip;
-use stage_speech::audio::decode::Options;
+use stage_speech::audio::decode::DecodeOptions;
 use stage_speech::audio::resample::resample;
 use stage_speech::audio::{decode, wav};
 
@@ -37,7 +37,7 @@ pub fn measure(arguments: &Arguments, table: &mut Table) {
     let files: Vec<Vec<u8>> =
         (0..count as u64).map(|number| clip(number, SECONDS * FROM as usize, FROM)).collect();
     let clips: Vec<Clip> =
-        files.iter().map(|file| decode(file, &Options::default()).unwrap().clip).collect();
+        files.iter().map(|file| decode(file, &DecodeOptions::default()).unwrap().clip).collect();
     let speed = |time: Duration| (count * SECONDS) as f64 / time.as_secs_f64();
     let alone = || {
         speed(median(3, || {
@@ -54,7 +54,7 @@ pub fn measure(arguments: &Arguments, table: &mut Table) {
     against_soxr(alone, soxr, table);
     let chain = speed(median(5, || {
         for file in &files {
-            let clip = decode(file, &Options::default()).unwrap().clip;
+            let clip = decode(file, &DecodeOptions::default()).unwrap().clip;
             let (bytes, _) = wav::write(resample(clip, TO).unwrap().clip).unwrap();
             black_box((Digest::of(file), Digest::of(&bytes)));
         }

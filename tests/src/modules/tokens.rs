@@ -1,33 +1,52 @@
-//! The words and signs of Rust code.
+//! The words, signs and texts of Rust code.
+
+#[derive(PartialEq)]
+enum Kind {
+    /// A word or a sign.
+    Token,
+    /// A text with its quotes.
+    Text,
+    /// A comment, a letter in quotes or white space.
+    Other,
+}
 
 /// The words and signs of code, without its comments and texts.
 pub fn tokens(code: &str) -> Vec<String> {
-    let (mut tokens, mut rest) = (Vec::new(), code);
+    pieces(code, Kind::Token).into_iter().map(str::to_owned).collect()
+}
+
+/// The texts in code, with their quotes.
+pub fn texts(code: &str) -> Vec<&str> {
+    pieces(code, Kind::Text)
+}
+
+/// The pieces of one kind.
+fn pieces(code: &str, wanted: Kind) -> Vec<&str> {
+    let (mut pieces, mut rest) = (Vec::new(), code);
     while let Some(first) = rest.chars().next() {
-        let length = match first {
-            _ if rest.starts_with("//") => rest.find('\n').unwrap_or(rest.len()),
-            _ if rest.starts_with("/*") => rest.find("*/").map_or(rest.len(), |at| at + 2),
-            '"' => quoted(rest),
-            'r' | 'b' | 'c' if raw(rest).is_some() => raw(rest).unwrap(),
-            '\'' => character(rest),
+        let (kind, length) = match first {
+            _ if rest.starts_with("//") => (Kind::Other, rest.find('\n').unwrap_or(rest.len())),
+            _ if rest.starts_with("/*") => {
+                (Kind::Other, rest.find("*/").map_or(rest.len(), |at| at + 2))
+            }
+            '"' => (Kind::Text, quoted(rest)),
+            'r' | 'b' | 'c' if raw(rest).is_some() => (Kind::Text, raw(rest).unwrap()),
+            '\'' => (Kind::Other, character(rest)),
             _ if first.is_alphabetic() || first == '_' || first.is_ascii_digit() => {
                 let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
-                let length = rest.find(|letter| !is_part(letter)).unwrap_or(rest.len());
-                tokens.push(rest[..length].to_owned());
-                length
+                (Kind::Token, rest.find(|letter| !is_part(letter)).unwrap_or(rest.len()))
             }
-            _ if rest.starts_with("::") => {
-                tokens.push("::".to_owned());
-                2
-            }
-            _ => {
-                tokens.extend((!first.is_whitespace()).then(|| first.to_string()));
-                first.len_utf8()
-            }
+            _ if rest.starts_with("::") => (Kind::Token, 2),
+            _ if first.is_whitespace() => (Kind::Other, first.len_utf8()),
+            _ => (Kind::Token, first.len_utf8()),
         };
-        rest = &rest[length..];
+        let (piece, behind) = rest.split_at(length);
+        if kind == wanted {
+            pieces.push(piece);
+        }
+        rest = behind;
     }
-    tokens
+    pieces
 }
 
 /// The length of a text in quotes.

@@ -101,7 +101,7 @@ fn status_takes_results_from_the_remote_and_jobs_from_slurm() {
     running.send(Signal::SIGKILL);
     drop(running);
     let text = printed(&place, &slurm, &["status"]);
-    assert!(text.contains("of 3 parts done"), "{text}");
+    assert!(text.contains("of 3 shards done"), "{text}");
     // Some may have ended by now; those at work have a machine and a time.
     let status = json(&place, &slurm, &["status", "--json"]);
     for batch in status["batches"].as_array().unwrap() {
@@ -136,7 +136,7 @@ fn logs_of_jobs_come_from_the_remote_with_their_part_attempt_and_node() {
     assert!(list.contains("1 of 3") && list.contains("n0") && list.contains("done"), "{list}");
     let text = printed(&place, &slurm, &["log", "--stage", "words"]);
     for part in 1..=3 {
-        let head = format!("words, part {part} of 3, attempt 1 on `n{}`", part - 1);
+        let head = format!("words, shard {part} of 3, attempt 1 on `n{}`", part - 1);
         assert!(text.contains(&head), "{text}");
     }
     assert!(!text.contains("no log yet") && !text.contains("voice, part"), "{text}");
@@ -160,7 +160,7 @@ fn jobs_that_end_before_they_begin_to_work_are_shown_with_their_output() {
     let state = state.unwrap_or_else(|| panic!("{list}"));
     assert!(words.contains("1 of 3"), "{list}");
     let text = place.project.printed(&["log", "--stage", "words"]);
-    let head = format!("words, part 1 of 3, no job started work ({state})");
+    let head = format!("words, shard 1 of 3, no job started work ({state})");
     assert!(text.contains(&head), "{text}");
     assert!(text.contains("\nbad luck"), "{text}");
     let lines = place.project.printed(&["log", "--stage", "words", "--json"]);

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use stage_formats::onnx::{Attribute, Element, Graph, Size, Stored};
+use stage_formats::onnx::{Attribute, Element, Graph, Size, WeightType};
 use throstle_tests::guide::{blocks, document};
 use throstle_tests::players::players;
 use throstle_tests::{Project, RanProgram};
@@ -15,7 +15,7 @@ const VOICE: &str = "[stage.voice]\nuse = \"audio.resample\"\ninput = \"clips\"\
 
 /// The mean power of a recording as its score, and its power and peak as an embedding.
 fn predictor() -> Vec<u8> {
-    let mut graph = Graph::new(Stored::F32);
+    let mut graph = Graph::new(WeightType::F32);
     let sizes = [Size::Fixed(1), Size::Named("samples")];
     let audio = graph.input("audio", Element::F32, &sizes);
     let square = graph.add("Mul", &[&audio, &audio]);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cache::fs::{Fs, MemoryFs};
 use engine::event::Status;
-use engine::plan::Planned;
+use engine::plan::PlannedValue;
 use engine::store::Store;
 use stage_core::{Fields, Item, Stage};
 use stage_speech::audio::{Clip, wav};
@@ -89,13 +89,15 @@ impl World {
             for (port, value) in &known.outputs {
                 let port = format!("{name}.{port}");
                 match value {
-                    Planned::Root { root, .. } => {
+                    PlannedValue::Root { root, .. } => {
                         outcome.items.insert(port, store.items(root).unwrap());
                     }
-                    Planned::Artifact(fields) => {
+                    PlannedValue::Artifact(fields) => {
                         outcome.artifacts.insert(port, fields.clone());
                     }
-                    Planned::Partial(_) | Planned::Unknown => panic!("`{port}` has no outcome"),
+                    PlannedValue::Partial(_) | PlannedValue::Unknown => {
+                        panic!("`{port}` has no outcome")
+                    }
                 }
             }
             let rejects = known.rejects.iter().map(|(item, reject)| {

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use cache::Cache;
 use camino::Utf8Path;
 use engine::mirror;
-use remote::{Listed, Place, Pushing, Refusal, Remote, Settings};
+use remote::{ListedFile, Pushing, Refusal, Remote, Settings, Storage};
 
 #[derive(Debug, Default)]
 pub struct Memory {
@@ -55,7 +55,7 @@ pub fn remote(memory: &Arc<Memory>, is_slow: bool, cache: &Cache) -> Arc<Remote>
     Arc::new(Remote::at(place, address, settings, mirror::rules(), cache.clone()))
 }
 
-impl Place for View {
+impl Storage for View {
     fn get(&self, name: &str, _: u64) -> Result<Option<Bytes>, Refusal> {
         Ok(self.memory.files.lock().unwrap().get(name).cloned())
     }
@@ -90,13 +90,13 @@ impl Place for View {
         Ok(self.get(name, u64::MAX)?.map(|bytes| bytes.len() as u64))
     }
 
-    fn list(&self, folder: &str) -> Result<Vec<Listed>, Refusal> {
+    fn list(&self, folder: &str) -> Result<Vec<ListedFile>, Refusal> {
         self.memory.listed.lock().unwrap().push(folder.to_owned());
         let files = self.memory.files.lock().unwrap();
         let is_in = |name: &str| {
             folder.is_empty() || name.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
         };
-        let of = |(name, bytes): (&String, &Bytes)| Listed {
+        let of = |(name, bytes): (&String, &Bytes)| ListedFile {
             name: name.clone(),
             size: bytes.len() as u64,
             modified: 0,

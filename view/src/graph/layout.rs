@@ -10,14 +10,14 @@ const SWEEPS: usize = 8;
 pub struct Layout {
     pub rows: usize,
     /// Per node: row and horizontal centre.
-    pub places: Vec<Place>,
+    pub places: Vec<NodePosition>,
     /// Per edge: its points, both ends included.
-    pub paths: Vec<Vec<Place>>,
+    pub paths: Vec<Vec<NodePosition>>,
     pub width: f64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Place {
+pub struct NodePosition {
     pub row: usize,
     pub x: f64,
 }
@@ -51,7 +51,7 @@ pub fn layout(graph: &Graph, sizes: &Sizes) -> Layout {
         order(&mut slots, &mut rows, sweep % 2 == 0);
     }
     let width = place(&mut slots, &rows, sizes);
-    let place = |at: usize| Place { row: slots[at].row, x: slots[at].x };
+    let place = |at: usize| NodePosition { row: slots[at].row, x: slots[at].x };
     Layout {
         rows: rows.len(),
         places: (0..graph.nodes.len()).map(place).collect(),

@@ -3,8 +3,8 @@
 
 use std::fmt::Write;
 
-use super::layout::{Place, Sizes, layout};
-use super::{Graph, Node, State, class, colours};
+use super::layout::{NodePosition, Sizes, layout};
+use super::{Graph, Node, NodeState, class, colours};
 use crate::escape::{clean, fit, width};
 
 const LETTER: f64 = 7.5;
@@ -41,11 +41,11 @@ pub fn render(graph: &Graph) -> String {
     text
 }
 
-fn write_node(text: &mut String, node: &Node, place: Place, columns: usize) {
+fn write_node(text: &mut String, node: &Node, place: NodePosition, columns: usize) {
     let colours = colours(node.state);
     let width = columns as f64 * LETTER + 20.0;
     let (x, y) = (MARGIN + place.x, MARGIN + place.row as f64 * ROW);
-    let radius = if node.state == State::Asset { HEIGHT / 2.0 } else { 5.0 };
+    let radius = if node.state == NodeState::Asset { HEIGHT / 2.0 } else { 5.0 };
     let title = format!("{}: {}\n{}", node.name, node.detail, node.title);
     let _ = writeln!(
         text,
@@ -71,8 +71,8 @@ fn write_node(text: &mut String, node: &Node, place: Place, columns: usize) {
 }
 
 /// A curve from the lower side of a box through the slots to the upper side of the other.
-fn write_edge(text: &mut String, path: &[Place], label: &str) {
-    let at = |place: &Place| (MARGIN + place.x, MARGIN + place.row as f64 * ROW);
+fn write_edge(text: &mut String, path: &[NodePosition], label: &str) {
+    let at = |place: &NodePosition| (MARGIN + place.x, MARGIN + place.row as f64 * ROW);
     let Some((first, rest)) = path.split_first() else { return };
     let (mut x, mut y) = at(first);
     y += HEIGHT;

@@ -16,14 +16,15 @@ use super::{Listing, heading, text_of};
 const ROWS: usize = 100_000;
 
 #[derive(Clone, Copy, PartialEq)]
-enum Column {
+enum ParquetColumn {
     Text,
     Number,
     Blob,
 }
 
 pub fn write(listing: &Listing) -> Result<Vec<u8>> {
-    let columns: Vec<Column> = listing.fields.iter().map(|name| column(listing, name)).collect();
+    let columns: Vec<ParquetColumn> =
+        listing.fields.iter().map(|name| column(listing, name)).collect();
     let mut writer =
         SerializedFileWriter::new(Vec::new(), schema(listing, &columns)?, Arc::default())?;
     for rows in listing.rows.chunks(ROWS) {
@@ -38,26 +39,28 @@ pub fn write(listing: &Listing) -> Result<Vec<u8>> {
     writer.into_inner()
 }
 
-fn column(listing: &Listing, name: &str) -> Column {
+fn column(listing: &Listing, name: &str) -> ParquetColumn {
     let kind = |value: &Value| match value {
-        Value::Text(_) => Column::Text,
-        Value::Number(_) => Column::Number,
-        Value::Blob(_) => Column::Blob,
+        Value::Text(_) => ParquetColumn::Text,
+        Value::Number(_) => ParquetColumn::Number,
+        Value::Blob(_) => ParquetColumn::Blob,
     };
     let mut kinds = listing.rows.iter().filter_map(|row| row.fields.get(name)).map(kind);
     match kinds.next() {
         Some(first) if kinds.all(|kind| kind == first) => first,
-        _ => Column::Text,
+        _ => ParquetColumn::Text,
     }
 }
 
-fn schema(listing: &Listing, columns: &[Column]) -> Result<TypePtr> {
+fn schema(listing: &Listing, columns: &[ParquetColumn]) -> Result<TypePtr> {
     let mut fields = vec![text_type("id", Repetition::REQUIRED)?];
     for (name, column) in listing.fields.iter().zip(columns) {
         fields.push(match column {
-            Column::Text => text_type(heading(name), Repetition::OPTIONAL)?,
-            Column::Number => number_type(heading(name), Physical::DOUBLE, Repetition::OPTIONAL)?,
-            Column::Blob => blob_type(heading(name))?,
+            ParquetColumn::Text => text_type(heading(name), Repetition::OPTIONAL)?,
+            ParquetColumn::Number => {
+                number_type(heading(name), Physical::DOUBLE, Repetition::OPTIONAL)?
+            }
+            ParquetColumn::Blob => blob_type(heading(name))?,
         });
     }
     Ok(Arc::new(Type::group_type_builder("items").with_fields(fields).build()?))
@@ -86,18 +89,18 @@ fn blob_type(name: &str) -> Result<TypePtr> {
 
 type Group<'a> = SerializedRowGroupWriter<'a, Vec<u8>>;
 
-fn field(group: &mut Group, rows: &[Item], name: &str, column: Column) -> Result<()> {
+fn field(group: &mut Group, rows: &[Item], name: &str, column: ParquetColumn) -> Result<()> {
     let values: Vec<&Value> = rows.iter().filter_map(|row| row.fields.get(name)).collect();
     let levels: Vec<i16> =
         rows.iter().map(|row| i16::from(row.fields.get(name).is_some())).collect();
     let levels = Some(levels.as_slice());
     match column {
-        Column::Text => {
+        ParquetColumn::Text => {
             let values: Vec<ByteArray> =
                 values.iter().map(|value| text_of(value).into_bytes().into()).collect();
             texts(group, &values, levels)
         }
-        Column::Number => {
+        ParquetColumn::Number => {
             let values: Vec<f64> = values.iter().filter_map(|value| value.as_number()).collect();
             if let Some(mut column) = group.next_column()? {
                 column.typed::<DoubleType>().write_batch(&values, levels, None)?;
@@ -105,7 +108,7 @@ fn field(group: &mut Group, rows: &[Item], name: &str, column: Column) -> Result
             }
             Ok(())
         }
-        Column::Blob => {
+        ParquetColumn::Blob => {
             let blobs: Vec<&Arc<Blob>> =
                 values.iter().filter_map(|value| value.as_blob()).collect();
             self::blobs(group, &blobs, levels)

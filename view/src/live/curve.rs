@@ -5,7 +5,7 @@ const MOST: usize = 1024;
 const STEPS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 #[derive(Clone, Debug)]
-pub struct Curve {
+pub struct LossCurve {
     points: Vec<f64>,
     /// The number of values in the mean of a point.
     each: u32,
@@ -13,13 +13,13 @@ pub struct Curve {
     rest: (u32, f64),
 }
 
-impl Default for Curve {
-    fn default() -> Curve {
-        Curve { points: Vec::new(), each: 1, rest: (0, 0.0) }
+impl Default for LossCurve {
+    fn default() -> LossCurve {
+        LossCurve { points: Vec::new(), each: 1, rest: (0, 0.0) }
     }
 }
 
-impl Curve {
+impl LossCurve {
     /// Skips NaN and infinity, which have no height.
     pub fn push(&mut self, value: f64) {
         if !value.is_finite() {
@@ -68,8 +68,8 @@ fn mean(values: &[f64]) -> f64 {
 mod tests {
     use super::*;
 
-    fn curve(values: impl IntoIterator<Item = f64>) -> Curve {
-        let mut curve = Curve::default();
+    fn curve(values: impl IntoIterator<Item = f64>) -> LossCurve {
+        let mut curve = LossCurve::default();
         values.into_iter().for_each(|value| curve.push(value));
         curve
     }

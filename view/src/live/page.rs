@@ -3,13 +3,13 @@
 
 use std::time::Instant;
 
-use engine::gauge::Reading;
+use engine::gauge::GpuReading;
 use engine::units;
 
 use super::super::escape::{clean, fit, width};
 use super::super::estimate;
 use super::area::Size;
-use super::state::{Running, Session, State, Training};
+use super::state::{LiveState, RunningStage, Session, TrainingProgress};
 use super::text::{Style, Text, flow};
 
 const INDENT: usize = 2;
@@ -25,8 +25,9 @@ const ROOMY: usize = 60;
 const AIRY: usize = 16;
 
 /// The current lines; no line is wider than the terminal, and one row stays free.
-pub fn lines(state: &State, readings: &[Reading], now: Instant, size: Size) -> Vec<Text> {
-    let page = Page { state, now, columns: size.0.saturating_sub(1), name: names(state, size.0) };
+pub fn lines(state: &LiveState, readings: &[GpuReading], now: Instant, size: Size) -> Vec<Text> {
+    let page =
+        LivePage { state, now, columns: size.0.saturating_sub(1), name: names(state, size.0) };
     let stages = match state.running.is_empty() {
         true => vec![page.waiting()],
         false => page.stages(),
@@ -38,14 +39,14 @@ pub fn lines(state: &State, readings: &[Reading], now: Instant, size: Size) -> V
 }
 
 /// The width of the name column.
-fn names(state: &State, columns: usize) -> usize {
+fn names(state: &LiveState, columns: usize) -> usize {
     let names = state.running.iter().map(|running| width(&clean(&running.stage)));
     let widest = names.max().unwrap_or(0).max("processor".len());
     widest.min(NAME_COLUMNS).min(columns / 3)
 }
 
-struct Page<'a> {
-    state: &'a State,
+struct LivePage<'a> {
+    state: &'a LiveState,
     now: Instant,
     columns: usize,
     name: usize,
@@ -59,7 +60,7 @@ const RATE: usize = 1;
 const LEFT: usize = 2;
 const QUARANTINED: usize = 3;
 
-impl Page<'_> {
+impl LivePage<'_> {
     /// In a low terminal devices are left out first, then stages are counted instead of shown.
     fn fitted(
         &self,
@@ -132,7 +133,7 @@ impl Page<'_> {
         lines
     }
 
-    fn cells(&self, running: &Running) -> Cells {
+    fn cells(&self, running: &RunningStage) -> Cells {
         let count = format!("{}/{}", units::count(running.done), units::count(running.total));
         let is_steps = running.training.is_some() && self.columns >= ROOMY;
         let count = if is_steps { format!("step {count}") } else { count };
@@ -150,7 +151,7 @@ impl Page<'_> {
     }
 
     /// The loss with its curve, and further figures below.
-    fn training(&self, training: &Training) -> Vec<Text> {
+    fn training(&self, training: &TrainingProgress) -> Vec<Text> {
         let indent = if self.columns >= ROOMY { INDENT + self.name + GAP } else { 2 * INDENT };
         let mut lines = Vec::new();
         if let Some(loss) = training.loss {
@@ -180,7 +181,7 @@ impl Page<'_> {
         lines
     }
 
-    fn device(&self, reading: &Reading) -> Text {
+    fn device(&self, reading: &GpuReading) -> Text {
         let word = if self.columns >= ROOMY { " busy" } else { "" };
         let busy = reading.busy.map(|busy| format!("{:>3.0} %{word}", busy * 100.0));
         let busy = Text::of(Style::Plain, busy.unwrap_or_default());
@@ -236,7 +237,7 @@ fn between() -> Text {
     Text::of(Style::Faint, " · ")
 }
 
-fn bar_of(running: &Running, columns: usize) -> Text {
+fn bar_of(running: &RunningStage, columns: usize) -> Text {
     let part = running.done.min(running.total) as f64 / running.total.max(1) as f64;
     let filled = (part * columns as f64).floor() as usize;
     Text::of(Style::Good, "━".repeat(filled)).with(Style::Faint, "─".repeat(columns - filled))

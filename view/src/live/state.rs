@@ -6,21 +6,21 @@ use std::time::{Duration, Instant};
 use engine::event::Event;
 
 use super::super::pace::{Pace, Rate};
-use super::curve::Curve;
+use super::curve::LossCurve;
 
 /// The names of the shown figures of trainings.
 const LOSS: &str = "loss";
 const LEARNING_RATE: &str = "rate";
 const HELD_OUT: &str = "held_out";
 
-pub struct State {
+pub struct LiveState {
     pub begun: Instant,
     /// The current activity while no stage runs, and its start.
     pub waiting: (String, Instant),
     pub stages: usize,
     /// The finished stages, each with its number of quarantined items.
     pub ended: BTreeMap<String, u64>,
-    pub running: Vec<Running>,
+    pub running: Vec<RunningStage>,
     pub expected_seconds: Option<f64>,
     pub session: Option<Session>,
     pub is_stopping: bool,
@@ -35,30 +35,30 @@ pub struct Session {
     pub budget: Option<f64>,
 }
 
-pub struct Running {
+pub struct RunningStage {
     pub stage: String,
     pace: Pace,
     pub done: u64,
     pub total: u64,
     pub quarantined: u64,
-    pub training: Option<Training>,
+    pub training: Option<TrainingProgress>,
 }
 
 #[derive(Default)]
-pub struct Training {
+pub struct TrainingProgress {
     pub step: u64,
     pub loss: Option<f64>,
     pub learning_rate: Option<f64>,
     /// The last loss on held-out clips.
     pub held_out: Option<f64>,
-    pub curve: Curve,
+    pub curve: LossCurve,
     /// The step of the last checkpoint, and its time.
     pub checkpoint: Option<(u64, Instant)>,
 }
 
-impl State {
-    pub fn new(now: Instant) -> State {
-        State {
+impl LiveState {
+    pub fn new(now: Instant) -> LiveState {
+        LiveState {
             begun: now,
             waiting: ("checking for changes".into(), now),
             stages: 0,
@@ -125,13 +125,13 @@ impl State {
         self.ended.values().sum::<u64>() + running.sum::<u64>()
     }
 
-    fn find(&mut self, stage: &str) -> Option<&mut Running> {
+    fn find(&mut self, stage: &str) -> Option<&mut RunningStage> {
         self.running.iter_mut().find(|running| running.stage == stage)
     }
 
     fn start(&mut self, stage: &str, total: u64, now: Instant) {
         self.running.retain(|running| running.stage != stage);
-        self.running.push(Running {
+        self.running.push(RunningStage {
             stage: stage.to_owned(),
             pace: Pace::since(now),
             done: 0,
@@ -155,7 +155,7 @@ impl State {
     }
 }
 
-impl Running {
+impl RunningStage {
     pub fn rate(&self, now: Instant) -> Rate {
         self.pace.rate(now)
     }
@@ -165,7 +165,7 @@ impl Running {
     }
 }
 
-impl Training {
+impl TrainingProgress {
     fn tell(&mut self, step: u64, values: &BTreeMap<String, f64>) {
         let value = |name: &str| values.get(name).copied();
         self.step = step;

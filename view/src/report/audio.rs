@@ -9,7 +9,7 @@ use cache::Digest;
 use engine::store::Store;
 use stage_core::Blob;
 use stage_speech::audio::clip::Clip;
-use stage_speech::audio::decode::{Limits, Options, decode};
+use stage_speech::audio::decode::{DecodeLimits, DecodeOptions, decode};
 
 use crate::flac;
 
@@ -22,7 +22,7 @@ const PEAKS: usize = 72;
 
 /// A recording on the page.
 #[derive(Debug, PartialEq)]
-pub struct Recording {
+pub struct EmbeddedAudio {
     /// Its index among the recordings of the page.
     pub number: usize,
     /// FLAC in base64.
@@ -35,8 +35,8 @@ pub struct Recording {
 
 /// The result of a request for a recording.
 #[derive(Clone, Debug)]
-pub enum Heard {
-    Here(Arc<Recording>),
+pub enum AudioLookup {
+    Here(Arc<EmbeddedAudio>),
     /// The page is full.
     NoRoom,
     /// It is no longer in the cache, or not a recording, for this reason.
@@ -47,8 +47,8 @@ pub enum Heard {
 pub struct PageAudio<'a> {
     store: &'a Store,
     room: usize,
-    known: BTreeMap<Digest, Heard>,
-    recordings: Vec<Arc<Recording>>,
+    known: BTreeMap<Digest, AudioLookup>,
+    recordings: Vec<Arc<EmbeddedAudio>>,
     pub left_out: usize,
 }
 
@@ -63,57 +63,57 @@ impl PageAudio<'_> {
     }
 
     /// The recordings on the page, each once.
-    pub fn recordings(&self) -> &[Arc<Recording>] {
+    pub fn recordings(&self) -> &[Arc<EmbeddedAudio>] {
         &self.recordings
     }
 
     /// The recording, if it fits. A second request for it takes no more space.
-    pub fn hear(&mut self, blob: &Blob) -> Heard {
+    pub fn hear(&mut self, blob: &Blob) -> AudioLookup {
         if let Some(known) = self.known.get(&blob.digest) {
             return known.clone();
         }
         let heard = match self.room {
-            0 => Heard::NoRoom,
+            0 => AudioLookup::NoRoom,
             _ => self.read(blob),
         };
-        self.left_out += usize::from(matches!(heard, Heard::NoRoom));
+        self.left_out += usize::from(matches!(heard, AudioLookup::NoRoom));
         self.known.insert(blob.digest, heard.clone());
         heard
     }
 
-    fn read(&mut self, blob: &Blob) -> Heard {
+    fn read(&mut self, blob: &Blob) -> AudioLookup {
         let bytes = match self.store.read(&blob.digest) {
             Ok(bytes) => bytes,
-            Err(error) => return Heard::Not(error.to_string()),
+            Err(error) => return AudioLookup::Not(error.to_string()),
         };
-        match Recording::of(&bytes, self.recordings.len()) {
-            Err(why) => Heard::Not(why),
+        match EmbeddedAudio::of(&bytes, self.recordings.len()) {
+            Err(why) => AudioLookup::Not(why),
             Ok(recording) if recording.data.len() > self.room => {
                 // A shorter one may still fit, but a nearly full page is treated as full.
                 self.room = if self.room < ROOM / 50 { 0 } else { self.room };
-                Heard::NoRoom
+                AudioLookup::NoRoom
             }
             Ok(recording) => {
                 self.room -= recording.data.len();
                 let recording = Arc::new(recording);
                 self.recordings.push(recording.clone());
-                Heard::Here(recording)
+                AudioLookup::Here(recording)
             }
         }
     }
 }
 
-impl Recording {
+impl EmbeddedAudio {
     /// The readable part of a recording, even if it is truncated.
-    fn of(bytes: &[u8], number: usize) -> Result<Recording, String> {
-        let limits = Limits { seconds: LONGEST_SECONDS, ..Limits::default() };
-        let options = Options { allow_truncated: true, limits, ..Options::default() };
+    fn of(bytes: &[u8], number: usize) -> Result<EmbeddedAudio, String> {
+        let limits = DecodeLimits { seconds: LONGEST_SECONDS, ..DecodeLimits::default() };
+        let options = DecodeOptions { allow_truncated: true, limits, ..DecodeOptions::default() };
         let clip = decode(bytes, &options).map_err(|fault| fault.to_string())?.clip;
         let (seconds, rate) = (clip.seconds(), clip.rate);
         let (channels, samples) = (usize::from(clip.channels), pcm(clip));
         let peaks = peaks(&samples);
         let data = Base64::encode_string(&flac::encode(&samples, channels, rate)?);
-        Ok(Recording { number, data, seconds, rate, peaks })
+        Ok(EmbeddedAudio { number, data, seconds, rate, peaks })
     }
 }
 
@@ -154,9 +154,9 @@ mod tests {
         (Blob { digest, size, kind: wav::KIND.into() }, samples)
     }
 
-    fn here(heard: Heard) -> Arc<Recording> {
+    fn here(heard: AudioLookup) -> Arc<EmbeddedAudio> {
         match heard {
-            Heard::Here(recording) => recording,
+            AudioLookup::Here(recording) => recording,
             other => panic!("{other:?}"),
         }
     }
@@ -167,7 +167,7 @@ mod tests {
         let (blob, samples) = sound(&store, 70);
         let recording = here(PageAudio::new(&store, ROOM).hear(&blob));
         let flac = Base64::decode_vec(&recording.data).unwrap();
-        let decoded = decode(&flac, &Options::default()).unwrap().clip;
+        let decoded = decode(&flac, &DecodeOptions::default()).unwrap().clip;
         assert_eq!((decoded.rate, recording.rate, recording.seconds), (16_000, 16_000, 0.5));
         assert_eq!(decoded.into_pcm().0, samples);
         assert_eq!(recording.peaks.len(), PEAKS);
@@ -181,9 +181,9 @@ mod tests {
         let needed = here(PageAudio::new(&store, ROOM).hear(&first)).data.len();
         let mut page_audio = PageAudio::new(&store, needed);
         here(page_audio.hear(&first));
-        assert!(matches!(page_audio.hear(&second), Heard::NoRoom));
+        assert!(matches!(page_audio.hear(&second), AudioLookup::NoRoom));
         here(page_audio.hear(&first));
-        assert!(matches!(page_audio.hear(&second), Heard::NoRoom));
+        assert!(matches!(page_audio.hear(&second), AudioLookup::NoRoom));
         assert_eq!(page_audio.left_out, 1);
     }
 
@@ -194,7 +194,7 @@ mod tests {
         let digest = store.put(bytes.into()).unwrap();
         let blob = |digest| Blob { digest, size: 30, kind: "audio/wav".into() };
         let mut page_audio = PageAudio::new(&store, ROOM);
-        assert!(matches!(page_audio.hear(&blob(digest)), Heard::Not(_)));
-        assert!(matches!(page_audio.hear(&blob(Digest::of(b"gone"))), Heard::Not(_)));
+        assert!(matches!(page_audio.hear(&blob(digest)), AudioLookup::Not(_)));
+        assert!(matches!(page_audio.hear(&blob(Digest::of(b"gone"))), AudioLookup::Not(_)));
     }
 }

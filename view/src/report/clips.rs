@@ -7,8 +7,8 @@ use engine::pipeline::{StageId, StageSpec};
 use engine::store::ReadError;
 use stage_core::{Blob, FieldType, Fields, Work};
 
-use super::audio::{Heard, PageAudio};
-use super::seen::{AUDIO, Seen};
+use super::audio::{AudioLookup, PageAudio};
+use super::seen::{AUDIO, RunData};
 
 /// The recordings of one source.
 pub struct Corpus {
@@ -29,7 +29,7 @@ pub struct Clip {
 
 /// A numeric measure of a clip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Measure {
+pub enum ClipMeasure {
     Seconds,
     Characters,
     /// Characters per second.
@@ -39,46 +39,46 @@ pub enum Measure {
     Bandwidth,
 }
 
-impl Measure {
-    pub const ALL: [Measure; 6] = [
-        Measure::Seconds,
-        Measure::Characters,
-        Measure::Pace,
-        Measure::Snr,
-        Measure::Loudness,
-        Measure::Bandwidth,
+impl ClipMeasure {
+    pub const ALL: [ClipMeasure; 6] = [
+        ClipMeasure::Seconds,
+        ClipMeasure::Characters,
+        ClipMeasure::Pace,
+        ClipMeasure::Snr,
+        ClipMeasure::Loudness,
+        ClipMeasure::Bandwidth,
     ];
 
     pub fn name(self) -> &'static str {
         match self {
-            Measure::Seconds => "Duration",
-            Measure::Characters => "Length of the text",
-            Measure::Pace => "Speaking rate",
-            Measure::Snr => "Signal to noise",
-            Measure::Loudness => "Loudness (RMS)",
-            Measure::Bandwidth => "Bandwidth",
+            ClipMeasure::Seconds => "Duration",
+            ClipMeasure::Characters => "Length of the text",
+            ClipMeasure::Pace => "Speaking rate",
+            ClipMeasure::Snr => "Signal to noise",
+            ClipMeasure::Loudness => "Loudness (RMS)",
+            ClipMeasure::Bandwidth => "Bandwidth",
         }
     }
 
     pub fn unit(self) -> &'static str {
         match self {
-            Measure::Seconds => "s",
-            Measure::Characters => "characters",
-            Measure::Pace => "characters/s",
-            Measure::Snr => "dB",
-            Measure::Loudness => "dBFS",
-            Measure::Bandwidth => "Hz",
+            ClipMeasure::Seconds => "s",
+            ClipMeasure::Characters => "characters",
+            ClipMeasure::Pace => "characters/s",
+            ClipMeasure::Snr => "dB",
+            ClipMeasure::Loudness => "dBFS",
+            ClipMeasure::Bandwidth => "Hz",
         }
     }
 
     /// Names for the clips at both ends of the measure.
     pub fn ends(self) -> Option<(&'static str, &'static str)> {
         match self {
-            Measure::Seconds => Some(("shortest", "longest")),
-            Measure::Characters | Measure::Bandwidth => None,
-            Measure::Pace => Some(("slowest", "fastest")),
-            Measure::Snr => Some(("noisiest", "cleanest")),
-            Measure::Loudness => Some(("quietest", "loudest")),
+            ClipMeasure::Seconds => Some(("shortest", "longest")),
+            ClipMeasure::Characters | ClipMeasure::Bandwidth => None,
+            ClipMeasure::Pace => Some(("slowest", "fastest")),
+            ClipMeasure::Snr => Some(("noisiest", "cleanest")),
+            ClipMeasure::Loudness => Some(("quietest", "loudest")),
         }
     }
 }
@@ -90,18 +90,18 @@ const READ: [&str; 4] = ["seconds", "snr", "rms_dbfs", "bandwidth_hz"];
 const TELEPHONE_BANDWIDTH_HZ: f64 = 4_200.0;
 
 impl Clip {
-    pub fn measure(&self, measure: Measure) -> Option<f64> {
+    pub fn measure(&self, measure: ClipMeasure) -> Option<f64> {
         let field = |name| self.measures.get(name).copied();
         match measure {
-            Measure::Seconds => field("seconds"),
-            Measure::Snr => field("snr"),
-            Measure::Loudness => field("rms_dbfs"),
+            ClipMeasure::Seconds => field("seconds"),
+            ClipMeasure::Snr => field("snr"),
+            ClipMeasure::Loudness => field("rms_dbfs"),
             // `audio.check` writes 0 for clips that are too short or too silent to measure.
-            Measure::Bandwidth => field("bandwidth_hz").filter(|hertz| *hertz > 0.0),
-            Measure::Characters => self.text.as_ref().map(|text| text.chars().count() as f64),
-            Measure::Pace => {
+            ClipMeasure::Bandwidth => field("bandwidth_hz").filter(|hertz| *hertz > 0.0),
+            ClipMeasure::Characters => self.text.as_ref().map(|text| text.chars().count() as f64),
+            ClipMeasure::Pace => {
                 let seconds = field("seconds").filter(|seconds| *seconds > 0.0)?;
-                Some(self.measure(Measure::Characters)? / seconds)
+                Some(self.measure(ClipMeasure::Characters)? / seconds)
             }
         }
     }
@@ -121,7 +121,7 @@ impl Clip {
 }
 
 /// The corpora of a pipeline, in the order of their sources.
-pub fn corpora(seen: &Seen) -> Result<Vec<Corpus>, ReadError> {
+pub fn corpora(seen: &RunData) -> Result<Vec<Corpus>, ReadError> {
     let mut found: BTreeMap<StageId, BTreeMap<Arc<str>, Clip>> = BTreeMap::new();
     for spec in seen.pipeline.stages.iter().filter(|spec| tells(spec)) {
         let Some(source) = recorded_by(seen, spec) else { continue };
@@ -151,7 +151,7 @@ fn tells(spec: &StageSpec) -> bool {
 }
 
 /// The source of the recordings that a stage passes on; `None` if a model made them.
-fn recorded_by(seen: &Seen, spec: &StageSpec) -> Option<StageId> {
+fn recorded_by(seen: &RunData, spec: &StageSpec) -> Option<StageId> {
     if seen.speaks(spec) {
         return None;
     }
@@ -175,11 +175,11 @@ pub struct Spread {
 
 impl Corpus {
     /// The values of the clips that have one.
-    pub fn values(&self, measure: Measure) -> Vec<f64> {
+    pub fn values(&self, measure: ClipMeasure) -> Vec<f64> {
         self.clips.iter().filter_map(|clip| clip.measure(measure)).collect()
     }
 
-    pub fn spread(&self, measure: Measure) -> Option<Spread> {
+    pub fn spread(&self, measure: ClipMeasure) -> Option<Spread> {
         let mut values = self.values(measure);
         values.sort_by(f64::total_cmp);
         let last = values.len().checked_sub(1)?;
@@ -197,7 +197,7 @@ impl Corpus {
 
     /// The median bandwidth, if it is that of a telephone.
     pub fn telephone(&self) -> Option<f64> {
-        let median = self.spread(Measure::Bandwidth)?.median;
+        let median = self.spread(ClipMeasure::Bandwidth)?.median;
         (median < TELEPHONE_BANDWIDTH_HZ).then_some(median)
     }
 
@@ -208,7 +208,7 @@ impl Corpus {
             let Some(speaker) = &clip.speaker else { continue };
             let sums = speakers.entry(speaker.clone()).or_default();
             sums.0 += 1;
-            sums.1 += clip.measure(Measure::Seconds).unwrap_or(0.0);
+            sums.1 += clip.measure(ClipMeasure::Seconds).unwrap_or(0.0);
         }
         let mut speakers: Vec<_> =
             speakers.into_iter().map(|(name, (clips, seconds))| (name, clips, seconds)).collect();
@@ -223,7 +223,7 @@ impl Corpus {
             Some((_, all)) => all.push(why),
             None => odd.push((at, vec![why])),
         };
-        for measure in Measure::ALL {
+        for measure in ClipMeasure::ALL {
             let Some((low, high)) = measure.ends() else { continue };
             let clips = self.clips.iter().enumerate();
             let mut clips: Vec<(f64, usize)> =
@@ -241,7 +241,7 @@ impl Corpus {
 }
 
 impl Clip {
-    pub fn hear(&self, page_audio: &mut PageAudio) -> Option<Heard> {
+    pub fn hear(&self, page_audio: &mut PageAudio) -> Option<AudioLookup> {
         self.audio.as_ref().map(|blob| page_audio.hear(blob))
     }
 }
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn a_measure_comes_to_its_ranks_and_total() {
-        let spread = corpus().spread(Measure::Seconds).unwrap();
+        let spread = corpus().spread(ClipMeasure::Seconds).unwrap();
         let expected = Spread {
             clips: 20,
             least: 1.0,
@@ -279,9 +279,9 @@ mod tests {
             total: 210.0,
         };
         assert_eq!(spread, expected);
-        assert_eq!(corpus().spread(Measure::Snr), None);
-        assert_eq!(clip(1, 2.0, "a").measure(Measure::Pace), Some(2.0));
-        assert_eq!(clip(1, 0.0, "a").measure(Measure::Pace), None);
+        assert_eq!(corpus().spread(ClipMeasure::Snr), None);
+        assert_eq!(clip(1, 2.0, "a").measure(ClipMeasure::Pace), Some(2.0));
+        assert_eq!(clip(1, 0.0, "a").measure(ClipMeasure::Pace), None);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use engine::gpu_hours::UsageRecord;
 use engine::history;
 use engine::record::{USAGE, decode};
 
-use super::seen::Seen;
+use super::seen::RunData;
 
 #[derive(Debug, Default)]
 pub struct Cost {
@@ -31,7 +31,7 @@ pub struct StageCost {
 }
 
 impl Cost {
-    pub fn of(seen: &Seen) -> Result<Cost, CacheError> {
+    pub fn of(seen: &RunData) -> Result<Cost, CacheError> {
         let cache = seen.store.cache();
         let runs = history::runs(cache)?;
         let own = || runs.iter().filter(|run| run.pipeline == seen.pipeline.name);

@@ -6,7 +6,7 @@ use cache::Digest;
 use engine::record::{PortValue, StageRecord};
 use engine::store::{ReadError, Store};
 
-use super::training::Ended;
+use super::training::TrainingResult;
 
 /// The end of trainings, numbers of artifacts, and means over the items of data sets; only of the
 /// wanted outputs.
@@ -16,7 +16,7 @@ pub fn figures(
     is_wanted: &dyn Fn(&PortValue) -> bool,
 ) -> Result<BTreeMap<String, f64>, ReadError> {
     let mut measures = BTreeMap::new();
-    if let Some(ended) = Ended::read(store, outcome)? {
+    if let Some(ended) = TrainingResult::read(store, outcome)? {
         measures.extend(ended.figures());
     }
     for value in outcome.outputs.values().filter(|value| is_wanted(value)) {

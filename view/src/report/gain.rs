@@ -3,7 +3,7 @@
 use engine::store::ReadError;
 use serde_json::Value;
 
-use super::seen::{Seen, json};
+use super::seen::{RunData, json};
 
 /// The kinds, and the places of their tables.
 const KINDS: [(&str, (&str, &str)); 2] =
@@ -11,24 +11,24 @@ const KINDS: [(&str, (&str, &str)); 2] =
 
 /// The table of one stage.
 #[derive(Debug, Default, PartialEq)]
-pub struct Comparison {
+pub struct GainTable {
     pub stage: String,
     pub base: String,
     pub sentences: u64,
     pub confidence: f64,
     /// In the order of the columns.
     pub measures: Vec<String>,
-    pub models: Vec<Model>,
+    pub models: Vec<GainModel>,
     /// The stage has chosen one of the models, or the base.
     pub chosen: Option<String>,
     pub warnings: Vec<String>,
 }
 
 #[derive(Debug, Default, PartialEq)]
-pub struct Model {
+pub struct GainModel {
     pub name: String,
     /// By position in `measures`.
-    pub figures: Vec<Option<Figure>>,
+    pub figures: Vec<Option<GainFigure>>,
     /// The reason why it was not chosen.
     pub out: Option<String>,
     /// Its rank by people who listened, if they were asked.
@@ -36,7 +36,7 @@ pub struct Model {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Figure {
+pub struct GainFigure {
     pub value: f64,
     pub base: f64,
     /// Value minus base, and its bounds.
@@ -45,7 +45,7 @@ pub struct Figure {
     pub high: f64,
 }
 
-impl Figure {
+impl GainFigure {
     /// True if the interval shows a difference.
     pub fn is_shown(&self) -> bool {
         self.low > 0.0 || self.high < 0.0
@@ -53,7 +53,7 @@ impl Figure {
 }
 
 /// All of them, by the stages in their order.
-pub fn comparisons(seen: &Seen) -> Result<Vec<Comparison>, ReadError> {
+pub fn comparisons(seen: &RunData) -> Result<Vec<GainTable>, ReadError> {
     let mut found = Vec::new();
     for stage in &seen.stages {
         let place = KINDS.iter().find(|(kind, _)| *kind == stage.spec.kind.name);
@@ -65,7 +65,7 @@ pub fn comparisons(seen: &Seen) -> Result<Vec<Comparison>, ReadError> {
     Ok(found)
 }
 
-fn read(stage: &str, report: &Value) -> Option<Comparison> {
+fn read(stage: &str, report: &Value) -> Option<GainTable> {
     let models = report["models"].as_array()?;
     let mut measures: Vec<String> = Vec::new();
     for name in
@@ -78,7 +78,7 @@ fn read(stage: &str, report: &Value) -> Option<Comparison> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let warnings = report["warnings"].as_array().into_iter().flatten().filter_map(text);
     let base = text(&report["base"])?;
-    let mut comparison = Comparison {
+    let mut comparison = GainTable {
         stage: stage.to_owned(),
         base: base.clone(),
         sentences: report["sentences"].as_u64().unwrap_or_default(),
@@ -93,11 +93,11 @@ fn read(stage: &str, report: &Value) -> Option<Comparison> {
     Some(comparison)
 }
 
-fn read_model(model: &Value, measures: &[String]) -> Option<Model> {
+fn read_model(model: &Value, measures: &[String]) -> Option<GainModel> {
     let figure = |name: &String| {
         let own = &model["measures"][name.as_str()];
         let difference = &own["difference"];
-        Some(Figure {
+        Some(GainFigure {
             value: own["value"].as_f64()?,
             base: own["base"].as_f64()?,
             difference: difference["value"].as_f64()?,
@@ -105,7 +105,7 @@ fn read_model(model: &Value, measures: &[String]) -> Option<Model> {
             high: difference["high"].as_f64()?,
         })
     };
-    Some(Model {
+    Some(GainModel {
         name: model["id"].as_str()?.to_owned(),
         figures: measures.iter().map(figure).collect(),
         out: model["out"].as_str().map(str::to_owned),
@@ -113,7 +113,7 @@ fn read_model(model: &Value, measures: &[String]) -> Option<Model> {
     })
 }
 
-impl Comparison {
+impl GainTable {
     /// The base is among the models of `quality.gain`; a choice has its figures with the others.
     fn add_base(&mut self) {
         if self.models.iter().any(|model| model.name == self.base) {
@@ -122,10 +122,11 @@ impl Comparison {
         let known = |at: usize| {
             let figures = self.models.iter().filter_map(|model| *model.figures.get(at)?);
             let base = figures.map(|figure| figure.base).next();
-            base.map(|value| Figure { value, base: value, ..Figure::default() })
+            base.map(|value| GainFigure { value, base: value, ..GainFigure::default() })
         };
         let figures = (0..self.measures.len()).map(known).collect();
-        self.models.insert(0, Model { name: self.base.clone(), figures, out: None, rank: None });
+        self.models
+            .insert(0, GainModel { name: self.base.clone(), figures, out: None, rank: None });
     }
 }
 

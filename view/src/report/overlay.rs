@@ -7,10 +7,10 @@ use cache::Digest;
 use engine::store::ReadError;
 
 use super::chart::{Curve, LINES};
-use super::compared::{Compared, Row};
-use super::runs::{Chosen, parameters};
-use super::seen::Seen;
-use super::training::{Ended, Training, trainings};
+use super::compared::{ComparedColumns, ComparedRow};
+use super::runs::{PageRuns, parameters};
+use super::seen::RunData;
+use super::training::{TrainingReport, TrainingResult, trainings};
 
 /// Trainings under one name; more than one are drawn over each other.
 #[derive(Debug, Default)]
@@ -18,7 +18,7 @@ pub struct Group {
     pub name: String,
     pub members: Vec<Member>,
     /// By the position in `members`.
-    pub compared: Compared,
+    pub compared: ComparedColumns,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -27,16 +27,16 @@ pub struct Member {
     pub label: String,
     /// The outcome that its curves belong to, as far as there is one.
     key: Option<Digest>,
-    pub training: Training,
-    row: Row,
+    pub training: TrainingReport,
+    row: ComparedRow,
 }
 
 /// The trainings of the shown run, with those of the runs that are drawn over it.
-pub fn groups(seen: &Seen, chosen: &Chosen) -> Result<Vec<Group>, ReadError> {
+pub fn groups(seen: &RunData, chosen: &PageRuns) -> Result<Vec<Group>, ReadError> {
     let mut groups: Vec<Group> = Vec::new();
     let runs = chosen.all.iter().filter(|run| chosen.is_overlaid && run.run != seen.run.run);
     for run in runs {
-        let earlier = Seen::look(seen.pipeline, seen.store, run.clone())?;
+        let earlier = RunData::look(seen.pipeline, seen.store, run.clone())?;
         add(&mut groups, &earlier, chosen)?;
     }
     add(&mut groups, seen, chosen)?;
@@ -50,7 +50,7 @@ pub fn groups(seen: &Seen, chosen: &Chosen) -> Result<Vec<Group>, ReadError> {
     Ok(groups)
 }
 
-fn add(groups: &mut Vec<Group>, seen: &Seen, chosen: &Chosen) -> Result<(), ReadError> {
+fn add(groups: &mut Vec<Group>, seen: &RunData, chosen: &PageRuns) -> Result<(), ReadError> {
     for training in trainings(seen)? {
         let key = seen.run.keys.get(&training.stage).copied();
         let (name, instance) = split(&training.stage);
@@ -78,10 +78,14 @@ fn add(groups: &mut Vec<Group>, seen: &Seen, chosen: &Chosen) -> Result<(), Read
     Ok(())
 }
 
-fn row(seen: &Seen, key: Option<&Digest>, training: &Training) -> Result<Row, ReadError> {
+fn row(
+    seen: &RunData,
+    key: Option<&Digest>,
+    training: &TrainingReport,
+) -> Result<ComparedRow, ReadError> {
     let parameters = key.map(|key| parameters(seen.store, key)).transpose()?.unwrap_or_default();
-    let figures = training.ended.as_ref().map(Ended::figures).unwrap_or_default();
-    Ok(Row { parameters, figures })
+    let figures = training.ended.as_ref().map(TrainingResult::figures).unwrap_or_default();
+    Ok(ComparedRow { parameters, figures })
 }
 
 /// A name and the suffix that a matrix gave it.
@@ -106,8 +110,8 @@ impl Member {
 impl Group {
     /// Finds the columns in which the members differ.
     pub fn compare(&mut self) {
-        let rows: Vec<Row> = self.members.iter().map(|member| member.row.clone()).collect();
-        self.compared = Compared::of(&rows);
+        let rows: Vec<ComparedRow> = self.members.iter().map(|member| member.row.clone()).collect();
+        self.compared = ComparedColumns::of(&rows);
     }
 
     /// A chart for each figure, with a line for each training that has it.
@@ -161,11 +165,11 @@ mod tests {
             let curve = Curve { name: name.to_string(), points: vec![(1.0, best)] };
             (name.to_string(), curve)
         };
-        let ended = Ended { best: Some((1, best)), ..Ended::default() };
-        let training = Training {
+        let ended = TrainingResult { best: Some((1, best)), ..TrainingResult::default() };
+        let training = TrainingReport {
             curves: names.iter().map(curve).collect(),
             ended: Some(ended),
-            ..Training::default()
+            ..TrainingReport::default()
         };
         Member { label: label.into(), training, ..Member::default() }
     }

@@ -4,7 +4,7 @@ use cache::Digest;
 use engine::units;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::Found;
+use super::PageContents;
 use super::audio::PageAudio;
 use super::view::{self, Section, text};
 
@@ -12,7 +12,7 @@ use super::view::{self, Section, text};
 pub const STYLE: &str = include_str!("page.css");
 pub const SCRIPT: &str = include_str!("page.js");
 
-pub fn render(found: &Found, page_audio: &mut PageAudio) -> String {
+pub fn render(found: &PageContents, page_audio: &mut PageAudio) -> String {
     let title = format!("{}, run {}", found.seen.pipeline.name, found.seen.run.run);
     frame(&title, &content(found, page_audio))
 }
@@ -45,7 +45,7 @@ pub fn frame(title: &str, content: &Markup) -> String {
     page.into_string()
 }
 
-fn content(found: &Found, page_audio: &mut PageAudio) -> Markup {
+fn content(found: &PageContents, page_audio: &mut PageAudio) -> Markup {
     let sections = sections(found, page_audio);
     html! {
         a.skip href="#run" { "Skip to the report" }
@@ -63,7 +63,7 @@ fn content(found: &Found, page_audio: &mut PageAudio) -> Markup {
 }
 
 /// Recordings are included in the order of their importance, which differs from that of the page.
-fn sections(found: &Found, page_audio: &mut PageAudio) -> Vec<Section> {
+fn sections(found: &PageContents, page_audio: &mut PageAudio) -> Vec<Section> {
     // The list of clips is of more use than any single recording.
     let lists: Vec<view::list::List> = found.corpora.iter().map(view::list::List::of).collect();
     page_audio.give_up(lists.iter().map(view::list::List::bytes).sum());

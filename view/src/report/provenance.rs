@@ -8,7 +8,7 @@ use engine::record::PortValue;
 use stage_core::key::{HashSink, write_value};
 use stage_core::{Value, Work};
 
-use super::seen::{Seen, SeenStage};
+use super::seen::{RunData, StageData};
 
 #[derive(Debug, Default)]
 pub struct Provenance {
@@ -45,7 +45,7 @@ pub struct StageOrigin {
 }
 
 impl Provenance {
-    pub fn of(seen: &Seen) -> Provenance {
+    pub fn of(seen: &RunData) -> Provenance {
         let mut licenses: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for stage in &seen.pipeline.stages {
             for license in &stage.licenses {
@@ -60,7 +60,7 @@ impl Provenance {
     }
 }
 
-fn assets(seen: &Seen) -> Vec<AssetOrigin> {
+fn assets(seen: &RunData) -> Vec<AssetOrigin> {
     let used_by = |name: &str| {
         let reads =
             |reference: &Reference| matches!(reference, Reference::Asset(own) if own == name);
@@ -77,7 +77,7 @@ fn assets(seen: &Seen) -> Vec<AssetOrigin> {
     assets.collect()
 }
 
-fn origin(seen: &Seen, stage: &SeenStage) -> StageOrigin {
+fn origin(seen: &RunData, stage: &StageData) -> StageOrigin {
     let spec = stage.spec;
     let last = stage.last.as_ref();
     let port = spec.kind.outputs.first().map_or("", |port| port.name);

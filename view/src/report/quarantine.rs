@@ -7,11 +7,11 @@ use engine::pipeline::StageSpec;
 use engine::store::ReadError;
 use stage_core::{Blob, Item, Reject};
 
-use super::audio::{Heard, PageAudio};
-use super::seen::{AUDIO, Seen, SeenStage};
+use super::audio::{AudioLookup, PageAudio};
+use super::seen::{AUDIO, RunData, StageData};
 
 /// An item that a stage has quarantined.
-pub struct Aside<'a> {
+pub struct QuarantinedItem<'a> {
     pub stage: &'a str,
     pub item: &'a str,
     pub reject: &'a Reject,
@@ -22,20 +22,20 @@ pub struct Aside<'a> {
 }
 
 /// All of them, by the stages in their order.
-pub fn aside<'a>(seen: &'a Seen) -> Result<Vec<Aside<'a>>, ReadError> {
+pub fn quarantined<'a>(seen: &'a RunData) -> Result<Vec<QuarantinedItem<'a>>, ReadError> {
     let mut all = Vec::new();
     for stage in &seen.stages {
         let rejects = stage.rejects();
         if !rejects.is_empty() {
             let arrived = arrived(seen, stage.spec)?;
-            all.extend(rejects.iter().map(|reject| Aside::of(stage, reject, &arrived)));
+            all.extend(rejects.iter().map(|reject| QuarantinedItem::of(stage, reject, &arrived)));
         }
     }
     Ok(all)
 }
 
 /// The number of items per reason, the most frequent first.
-pub fn codes<'a>(all: &[Aside<'a>]) -> Vec<(&'a str, usize)> {
+pub fn codes<'a>(all: &[QuarantinedItem<'a>]) -> Vec<(&'a str, usize)> {
     let mut codes: BTreeMap<&str, usize> = BTreeMap::new();
     for aside in all {
         *codes.entry(&aside.reject.code).or_default() += 1;
@@ -46,7 +46,7 @@ pub fn codes<'a>(all: &[Aside<'a>]) -> Vec<(&'a str, usize)> {
 }
 
 /// The items as they arrived at the stage, which also has those that it quarantined.
-fn arrived(seen: &Seen, spec: &StageSpec) -> Result<BTreeMap<Arc<str>, Item>, ReadError> {
+fn arrived(seen: &RunData, spec: &StageSpec) -> Result<BTreeMap<Arc<str>, Item>, ReadError> {
     let mut arrived = BTreeMap::new();
     for (above, port) in seen.items_of(spec) {
         arrived.extend(seen.by_id(above, port)?);
@@ -54,14 +54,14 @@ fn arrived(seen: &Seen, spec: &StageSpec) -> Result<BTreeMap<Arc<str>, Item>, Re
     Ok(arrived)
 }
 
-impl<'a> Aside<'a> {
+impl<'a> QuarantinedItem<'a> {
     fn of(
-        stage: &'a SeenStage,
+        stage: &'a StageData,
         (item, reject): &'a (Arc<str>, Reject),
         arrived: &BTreeMap<Arc<str>, Item>,
-    ) -> Aside<'a> {
+    ) -> QuarantinedItem<'a> {
         let fields = arrived.get(item).map(|item| &item.fields);
-        Aside {
+        QuarantinedItem {
             stage: &stage.spec.name,
             item,
             reject,
@@ -71,7 +71,7 @@ impl<'a> Aside<'a> {
         }
     }
 
-    pub fn hear(&self, page_audio: &mut PageAudio) -> Option<Heard> {
+    pub fn hear(&self, page_audio: &mut PageAudio) -> Option<AudioLookup> {
         self.audio.as_ref().map(|blob| page_audio.hear(blob))
     }
 }

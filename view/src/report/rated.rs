@@ -3,7 +3,7 @@
 use engine::store::ReadError;
 use serde_json::Value;
 
-use super::seen::{Seen, json};
+use super::seen::{RunData, json};
 
 const KIND: &str = "rate.result";
 
@@ -46,7 +46,7 @@ pub struct Rater {
 }
 
 /// All of them, by the stages in their order.
-pub fn tests(seen: &Seen) -> Result<Vec<Test>, ReadError> {
+pub fn tests(seen: &RunData) -> Result<Vec<Test>, ReadError> {
     let mut found = Vec::new();
     for stage in seen.stages.iter().filter(|stage| stage.spec.kind.name == KIND) {
         let Some(outcome) = &stage.outcome else { continue };

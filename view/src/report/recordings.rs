@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use engine::store::ReadError;
 use serde::Deserialize;
 
-use super::seen::{Seen, json};
+use super::seen::{RunData, json};
 
 /// The stage kind, and the place of its report.
 const KIND: &str = "report.recordings";
@@ -14,13 +14,13 @@ const REPORT: (&str, &str) = ("output", "report");
 /// The report of one stage.
 #[derive(Debug, Default, PartialEq, Deserialize)]
 pub struct Timelines {
-    pub recordings: Vec<Recording>,
+    pub recordings: Vec<RecordingSummary>,
     /// Quarantined recordings.
     pub whole: Vec<Whole>,
 }
 
 #[derive(Debug, Default, PartialEq, Deserialize)]
-pub struct Recording {
+pub struct RecordingSummary {
     pub name: String,
     pub seconds: f64,
     pub kept: Total,
@@ -29,7 +29,7 @@ pub struct Recording {
     pub uncut: f64,
     /// Start, end and fate.
     pub spans: Vec<(f64, f64, Fate)>,
-    pub rejected: Vec<Lost>,
+    pub rejected: Vec<LostSegment>,
     pub more_rejected: u64,
     pub unheard_words: u64,
     pub unheard: Vec<Unheard>,
@@ -52,7 +52,7 @@ pub enum Fate {
 }
 
 #[derive(Debug, PartialEq, Deserialize)]
-pub struct Lost {
+pub struct LostSegment {
     pub id: String,
     pub start: f64,
     pub seconds: f64,
@@ -74,7 +74,7 @@ pub struct Whole {
 }
 
 /// All of them, by the stages in their order. A report that cannot be read is left out.
-pub fn timelines(seen: &Seen) -> Result<Vec<Timelines>, ReadError> {
+pub fn timelines(seen: &RunData) -> Result<Vec<Timelines>, ReadError> {
     let mut found = Vec::new();
     for stage in seen.stages.iter().filter(|stage| stage.spec.kind.name == KIND) {
         let Some(outcome) = &stage.outcome else { continue };
@@ -87,7 +87,7 @@ pub fn timelines(seen: &Seen) -> Result<Vec<Timelines>, ReadError> {
 /// A part of a row of a timeline, in cells, and its fate.
 pub type Run = (usize, usize, Fate);
 
-impl Recording {
+impl RecordingSummary {
     /// Rows of equal length, each of at most this number of cells. A cell has the worst fate of
     /// anything in it.
     pub fn rows(&self, row_seconds: f64, cells: usize) -> Vec<Vec<Run>> {
@@ -123,9 +123,9 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn recording(spans: Vec<(f64, f64, Fate)>) -> Recording {
+    fn recording(spans: Vec<(f64, f64, Fate)>) -> RecordingSummary {
         let seconds = spans.last().map_or(0.0, |span| span.1);
-        Recording { seconds, spans, ..Recording::default() }
+        RecordingSummary { seconds, spans, ..RecordingSummary::default() }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use engine::store::ReadError;
 use serde_json::Value;
 
-use super::seen::{Seen, json};
+use super::seen::{RunData, json};
 
 /// The stage kind, and the place of its findings.
 const KIND: &str = "quality.regression";
@@ -24,7 +24,7 @@ pub struct Finding {
 }
 
 /// All of them, by the stages in their order.
-pub fn findings(seen: &Seen) -> Result<Vec<Finding>, ReadError> {
+pub fn findings(seen: &RunData) -> Result<Vec<Finding>, ReadError> {
     let mut findings = Vec::new();
     for stage in seen.stages.iter().filter(|stage| stage.spec.kind.name == KIND) {
         let Some(outcome) = &stage.outcome else { continue };

@@ -8,7 +8,7 @@ use engine::history;
 use engine::record::{PortValue, RunRecord};
 use engine::store::{ReadError, Store};
 
-use super::compared::{Compared, Row};
+use super::compared::{ComparedColumns, ComparedRow};
 use super::figures::figures;
 
 /// Runs that are listed where none are chosen.
@@ -17,7 +17,7 @@ const LISTED: usize = 10;
 const MOST_ITEMS: u64 = 2_000;
 
 /// The runs that a page shows.
-pub struct Chosen {
+pub struct PageRuns {
     /// The one that the page is about.
     pub run: RunRecord,
     /// All that stand beside each other, that one too, by number.
@@ -26,25 +26,25 @@ pub struct Chosen {
     pub is_overlaid: bool,
 }
 
-impl Chosen {
+impl PageRuns {
     /// One run beside the last ones before it that executed something.
-    pub fn one(run: RunRecord, runs: Vec<RunRecord>) -> Chosen {
+    pub fn one(run: RunRecord, runs: Vec<RunRecord>) -> PageRuns {
         let own = |other: &RunRecord| other.pipeline == run.pipeline && other.run < run.run;
         let worked = |run: &RunRecord| run.stages.values().any(|counts| counts.executed > 0);
         let mut all: Vec<RunRecord> =
             runs.into_iter().filter(|other| own(other) && worked(other)).collect();
         all.drain(..all.len().saturating_sub(LISTED - 1));
         all.push(run.clone());
-        Chosen { run, all, is_overlaid: false }
+        PageRuns { run, all, is_overlaid: false }
     }
 
     /// Several runs; the page is about the last of them. `None` where there are none.
-    pub fn several(mut runs: Vec<RunRecord>) -> Option<Chosen> {
+    pub fn several(mut runs: Vec<RunRecord>) -> Option<PageRuns> {
         runs.sort_by_key(|run| run.run);
         runs.dedup_by_key(|run| run.run);
         let run = runs.last()?.clone();
         let is_overlaid = runs.len() > 1;
-        Some(Chosen { run, all: runs, is_overlaid })
+        Some(PageRuns { run, all: runs, is_overlaid })
     }
 }
 
@@ -59,15 +59,15 @@ pub struct Run {
 /// Runs, and the columns in which they differ.
 pub struct Runs {
     pub runs: Vec<Run>,
-    pub compared: Compared,
+    pub compared: ComparedColumns,
 }
 
 impl Runs {
     pub fn of(store: &Store, all: &[RunRecord]) -> Result<Runs, ReadError> {
-        let mut known: BTreeMap<Digest, Row> = BTreeMap::new();
+        let mut known: BTreeMap<Digest, ComparedRow> = BTreeMap::new();
         let mut rows = Vec::new();
         for run in all {
-            let mut row = Row::default();
+            let mut row = ComparedRow::default();
             for (stage, key) in &run.keys {
                 if !known.contains_key(key) {
                     known.insert(*key, read(store, key)?);
@@ -87,14 +87,14 @@ impl Runs {
             status: run.status,
             executed: run.stages.values().map(|counts| counts.executed).sum(),
         };
-        Ok(Runs { runs: all.iter().map(run).collect(), compared: Compared::of(&rows) })
+        Ok(Runs { runs: all.iter().map(run).collect(), compared: ComparedColumns::of(&rows) })
     }
 }
 
 /// The parameters of a key, and the figures of its outcome.
-fn read(store: &Store, key: &Digest) -> Result<Row, ReadError> {
+fn read(store: &Store, key: &Digest) -> Result<ComparedRow, ReadError> {
     let cache = store.cache();
-    let mut row = Row { parameters: parameters(store, key)?, ..Row::default() };
+    let mut row = ComparedRow { parameters: parameters(store, key)?, ..ComparedRow::default() };
     if let Some(outcome) = history::outcome_of(cache, key).map_err(ReadError::Cache)? {
         let is_small = |value: &PortValue| match value {
             PortValue::Dataset { items, .. } => *items <= MOST_ITEMS,

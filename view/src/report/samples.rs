@@ -7,29 +7,29 @@ use engine::pipeline::{StageId, StageSpec};
 use engine::store::ReadError;
 use stage_core::{Blob, FieldType, Fields, Item};
 
-use super::seen::{AUDIO, Seen};
+use super::seen::{AUDIO, RunData};
 
 /// Sentences that the same stages have synthesised.
 #[derive(Debug, Default)]
 pub struct Grid {
     pub stages: Vec<String>,
-    pub columns: Vec<Column>,
-    pub rows: Vec<Row>,
+    pub columns: Vec<SampleColumn>,
+    pub rows: Vec<SampleRow>,
     /// By position in `rows` and in `columns`.
-    pub cells: BTreeMap<(usize, usize), Cell>,
+    pub cells: BTreeMap<(usize, usize), SampleCell>,
     /// The row of a sentence.
     places: BTreeMap<String, usize>,
 }
 
 /// A checkpoint, or a stage with one model.
 #[derive(Clone, Debug, PartialEq, PartialOrd)]
-pub struct Column {
+pub struct SampleColumn {
     pub stage: String,
     pub checkpoint: Option<String>,
     pub step: f64,
 }
 
-impl Column {
+impl SampleColumn {
     /// The checkpoint, or the stage where it has one model.
     pub fn name(&self) -> &str {
         self.checkpoint.as_deref().unwrap_or(&self.stage)
@@ -37,7 +37,7 @@ impl Column {
 }
 
 #[derive(Debug)]
-pub struct Row {
+pub struct SampleRow {
     pub sentence: String,
     pub text: Option<Arc<str>>,
     /// The reference recording, if there is one.
@@ -46,23 +46,23 @@ pub struct Row {
 
 /// A synthesis.
 #[derive(Debug, Default)]
-pub struct Cell {
+pub struct SampleCell {
     pub audio: Option<Arc<Blob>>,
-    pub measures: Vec<(String, Figure)>,
+    pub measures: Vec<(String, SampleFigure)>,
 }
 
 /// The measures of a synthesis.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Figure {
+pub enum SampleFigure {
     Number(f64),
     Word(Arc<str>),
 }
 
 /// The grids of a pipeline: stages with the same sentences stand side by side.
-pub fn grids(seen: &Seen) -> Result<Vec<Grid>, ReadError> {
+pub fn grids(seen: &RunData) -> Result<Vec<Grid>, ReadError> {
     let mut grids: Vec<Grid> = Vec::new();
     for spec in seen.pipeline.stages.iter().filter(|spec| seen.speaks(spec)) {
-        let spoken = Spoken::of(seen, spec)?;
+        let spoken = StageSamples::of(seen, spec)?;
         let names: BTreeSet<&str> = spoken.items.values().map(sentence).collect();
         if names.is_empty() {
             continue;
@@ -82,7 +82,7 @@ pub fn grids(seen: &Seen) -> Result<Vec<Grid>, ReadError> {
 }
 
 /// The syntheses of one stage.
-struct Spoken<'a> {
+struct StageSamples<'a> {
     spec: &'a StageSpec,
     items: BTreeMap<Arc<str>, Item>,
     originals: BTreeMap<Arc<str>, Item>,
@@ -90,8 +90,8 @@ struct Spoken<'a> {
     measures: BTreeSet<String>,
 }
 
-impl<'a> Spoken<'a> {
-    fn of(seen: &Seen<'a>, spec: &'a StageSpec) -> Result<Spoken<'a>, ReadError> {
+impl<'a> StageSamples<'a> {
+    fn of(seen: &RunData<'a>, spec: &'a StageSpec) -> Result<StageSamples<'a>, ReadError> {
         let port = |spec: &StageSpec| spec.kind.outputs.first().map_or("", |port| port.name);
         let mut items = seen.by_id(spec.id, port(spec))?;
         let mut measures = written(spec);
@@ -113,12 +113,12 @@ impl<'a> Spoken<'a> {
             Some((above, port)) => seen.by_id(above, port)?,
             None => BTreeMap::new(),
         };
-        Ok(Spoken { spec, items, originals, measures })
+        Ok(StageSamples { spec, items, originals, measures })
     }
 }
 
 /// Tests if a stage passes on the syntheses of another stage without synthesising itself.
-fn follows(seen: &Seen, later: &StageSpec, spoken: StageId) -> bool {
+fn follows(seen: &RunData, later: &StageSpec, spoken: StageId) -> bool {
     !seen.speaks(later) && seen.spoken_by(later) == Some(spoken)
 }
 
@@ -143,7 +143,7 @@ fn sentence(item: &Item) -> &str {
 }
 
 impl Grid {
-    fn add(&mut self, spoken: &Spoken) {
+    fn add(&mut self, spoken: &StageSamples) {
         let stage = &spoken.spec.name;
         self.stages.push(stage.clone());
         for item in spoken.items.values() {
@@ -151,15 +151,15 @@ impl Grid {
             let checkpoint = fields.text("checkpoint").map(str::to_owned);
             let step = if checkpoint.is_some() { fields.number("step") } else { None };
             let step = step.filter(|step| step.is_finite()).unwrap_or(f64::INFINITY);
-            let column = self.column(Column { stage: stage.clone(), checkpoint, step });
+            let column = self.column(SampleColumn { stage: stage.clone(), checkpoint, step });
             let original = spoken.originals.get(&item.id);
             let original = original.and_then(|item| item.fields.blob(AUDIO));
             let original = original.or_else(|| fields.blob(REFERENCE)).cloned();
             let row = self.row(sentence(item), fields, original);
-            let figure = |name: &String| Some((name.clone(), Figure::of(fields, name)?));
+            let figure = |name: &String| Some((name.clone(), SampleFigure::of(fields, name)?));
             self.cells.insert(
                 (row, column),
-                Cell {
+                SampleCell {
                     audio: fields.blob(AUDIO).cloned(),
                     measures: spoken.measures.iter().filter_map(figure).collect(),
                 },
@@ -167,7 +167,7 @@ impl Grid {
         }
     }
 
-    fn column(&mut self, column: Column) -> usize {
+    fn column(&mut self, column: SampleColumn) -> usize {
         match self.columns.iter().position(|own| *own == column) {
             Some(at) => at,
             None => {
@@ -180,7 +180,7 @@ impl Grid {
     fn row(&mut self, sentence: &str, fields: &Fields, original: Option<Arc<Blob>>) -> usize {
         let at = self.places.get(sentence).copied().unwrap_or_else(|| {
             let text = fields.text("text").map(Arc::from);
-            self.rows.push(Row { sentence: sentence.to_owned(), text, original: None });
+            self.rows.push(SampleRow { sentence: sentence.to_owned(), text, original: None });
             self.places.insert(sentence.to_owned(), self.rows.len() - 1);
             self.rows.len() - 1
         });
@@ -205,9 +205,9 @@ impl Grid {
     }
 }
 
-impl Figure {
-    fn of(fields: &Fields, name: &str) -> Option<Figure> {
-        let number = fields.number(name).map(Figure::Number);
-        number.or_else(|| fields.text(name).map(|word| Figure::Word(word.into())))
+impl SampleFigure {
+    fn of(fields: &Fields, name: &str) -> Option<SampleFigure> {
+        let number = fields.number(name).map(SampleFigure::Number);
+        number.or_else(|| fields.text(name).map(|word| SampleFigure::Word(word.into())))
     }
 }

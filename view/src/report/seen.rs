@@ -6,12 +6,12 @@ use std::sync::Arc;
 use cache::CacheError;
 use cache::fs::FsError;
 use engine::event::{Event, StageCounts};
-use engine::excess::{self, Excess};
 use engine::history;
 use engine::pipeline::{Pipeline, Reference, StageId, StageSpec};
 use engine::record::{LastRecord, PortValue, RunRecord, StageRecord};
 use engine::runlog;
 use engine::store::{ReadError, Store};
+use engine::unrecorded::{self, UnrecordedEnd};
 use stage_core::{FieldType, Item, PortType, Reject, Work};
 
 use crate::graph::End;
@@ -20,16 +20,16 @@ use crate::graph::End;
 pub const AUDIO: &str = "audio";
 
 /// A run, the pipeline, and their stored data.
-pub struct Seen<'a> {
+pub struct RunData<'a> {
     pub pipeline: &'a Pipeline,
     pub store: &'a Store,
     pub run: RunRecord,
     /// By the position of the stage in the pipeline.
-    pub stages: Vec<SeenStage<'a>>,
+    pub stages: Vec<StageData<'a>>,
 }
 
 /// A stage in that run.
-pub struct SeenStage<'a> {
+pub struct StageData<'a> {
     pub spec: &'a StageSpec,
     pub end: End,
     /// It was among the targets of the run.
@@ -42,7 +42,7 @@ pub struct SeenStage<'a> {
     /// Its outcome in that run, or else its last one.
     pub outcome: Option<StageRecord>,
     /// Items that it had quarantined when it failed.
-    failed_with: Option<Excess>,
+    failed_with: Option<UnrecordedEnd>,
     /// Its state after the run that last reached it.
     pub last: Option<LastRecord>,
 }
@@ -54,19 +54,19 @@ struct LoggedData {
     failures: BTreeMap<String, String>,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> RunData<'a> {
     pub fn look(
         pipeline: &'a Pipeline,
         store: &'a Store,
         run: RunRecord,
-    ) -> Result<Seen<'a>, ReadError> {
+    ) -> Result<RunData<'a>, ReadError> {
         let told = LoggedData::of(&events(store, run.run)?);
-        let stage = |spec| SeenStage::look(pipeline, store, &run, &told, spec);
+        let stage = |spec| StageData::look(pipeline, store, &run, &told, spec);
         let stages = pipeline.stages.iter().map(stage).collect::<Result<_, _>>();
-        Ok(Seen { stages: stages.map_err(ReadError::Cache)?, pipeline, store, run })
+        Ok(RunData { stages: stages.map_err(ReadError::Cache)?, pipeline, store, run })
     }
 
-    pub fn stage(&self, id: StageId) -> &SeenStage<'a> {
+    pub fn stage(&self, id: StageId) -> &StageData<'a> {
         &self.stages[id.0]
     }
 
@@ -133,14 +133,14 @@ impl<'a> Seen<'a> {
     }
 }
 
-impl<'a> SeenStage<'a> {
+impl<'a> StageData<'a> {
     fn look(
         pipeline: &Pipeline,
         store: &Store,
         run: &RunRecord,
         told: &LoggedData,
         spec: &'a StageSpec,
-    ) -> Result<SeenStage<'a>, CacheError> {
+    ) -> Result<StageData<'a>, CacheError> {
         let cache = store.cache();
         let last = history::last(cache, &pipeline.name, &spec.name)?;
         let mut outcome = match run.keys.get(&spec.name) {
@@ -152,8 +152,8 @@ impl<'a> SeenStage<'a> {
         }
         let counts = run.stages.get(&spec.name).copied().unwrap_or_default();
         let failure = told.failures.get(&spec.name).cloned();
-        let failed_with = excess::last(cache, &pipeline.name, &spec.name)?;
-        let failed_with = failed_with.filter(|excess| excess.run == run.run);
+        let failed_with = unrecorded::last(cache, &pipeline.name, &spec.name)?;
+        let failed_with = failed_with.filter(|unrecorded| unrecorded.run == run.run);
         let end = match run.keys.contains_key(&spec.name) {
             _ if failure.is_some() => End::Failed,
             _ if counts.executed > 0 => End::Executed,
@@ -167,7 +167,7 @@ impl<'a> SeenStage<'a> {
             reasons = last.reasons.iter().map(ToString::to_string).collect();
         }
         let was_wanted = run.stages.contains_key(&spec.name);
-        Ok(SeenStage {
+        Ok(StageData {
             spec,
             end,
             was_wanted,
@@ -194,7 +194,7 @@ impl<'a> SeenStage<'a> {
         let outcome = || self.outcome.as_ref().map(|outcome| &outcome.rejects);
         self.failed_with
             .as_ref()
-            .map(|excess| &excess.rejects)
+            .map(|unrecorded| &unrecorded.rejects)
             .or_else(outcome)
             .map_or(&[], |all| all)
     }

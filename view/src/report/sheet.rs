@@ -15,9 +15,9 @@ use serde_json::{Map, Value, json};
 use super::chart::Curve;
 use super::overlay::{Group, groups};
 use super::page::frame;
-use super::runs::Chosen;
-use super::seen::Seen;
-use super::view::table::{Cell, Table as PageTable};
+use super::runs::PageRuns;
+use super::seen::RunData;
+use super::view::table::{Cell, HtmlTable};
 use super::view::training::overlaid;
 use super::view::{number, text};
 use crate::escape::clean;
@@ -30,44 +30,44 @@ pub struct Sheet {
     pub title: String,
     /// The result in one sentence.
     pub told: String,
-    columns: Vec<Column>,
-    rows: Vec<Vec<Shown>>,
+    columns: Vec<SheetColumn>,
+    rows: Vec<Vec<SheetCell>>,
     charts: Vec<(String, Vec<Curve>)>,
 }
 
 #[derive(Debug)]
-struct Column {
+struct SheetColumn {
     name: String,
     is_number: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum Shown {
+enum SheetCell {
     Text(String),
     Number(f64),
     Nothing,
 }
 
-impl Shown {
-    fn of(number: Option<f64>) -> Shown {
-        number.map_or(Shown::Nothing, Shown::Number)
+impl SheetCell {
+    fn of(number: Option<f64>) -> SheetCell {
+        number.map_or(SheetCell::Nothing, SheetCell::Number)
     }
 
     /// For people.
     fn short(&self) -> String {
         match self {
-            Shown::Text(text) => units::percent(text),
-            Shown::Number(value) => number(*value),
-            Shown::Nothing => String::new(),
+            SheetCell::Text(text) => units::percent(text),
+            SheetCell::Number(value) => number(*value),
+            SheetCell::Nothing => String::new(),
         }
     }
 
     /// For other programs.
     fn whole(&self) -> String {
         match self {
-            Shown::Text(text) => text.clone(),
-            Shown::Number(number) => number.to_string(),
-            Shown::Nothing => String::new(),
+            SheetCell::Text(text) => text.clone(),
+            SheetCell::Number(number) => number.to_string(),
+            SheetCell::Nothing => String::new(),
         }
     }
 }
@@ -100,25 +100,25 @@ impl Sheet {
         let members = groups.iter().flat_map(|group| &group.members);
         let mut own = Group { name: standing.stage.clone(), ..Group::default() };
         for row in ordered(standing) {
-            let mut cells = vec![Shown::Text(row.trial.clone())];
+            let mut cells = vec![SheetCell::Text(row.trial.clone())];
             let value = |name: &&String| match row.values.get(*name) {
-                Some(value) => Shown::Text(value.clone()),
-                None => Shown::Nothing,
+                Some(value) => SheetCell::Text(value.clone()),
+                None => SheetCell::Nothing,
             };
             cells.extend(names.iter().map(value));
             if standing.score.is_some() {
-                cells.extend(row.scores.iter().map(|score| Shown::of(*score)));
+                cells.extend(row.scores.iter().map(|score| SheetCell::of(*score)));
                 if !row.repeats.is_empty() {
                     let seeds = row.repeats.iter().chain(row.scores.last()).flatten().count();
                     let seeds = row.scores.last().copied().flatten().map(|_| seeds as f64);
-                    cells.extend([seeds, row.mean, row.spread].map(Shown::of));
+                    cells.extend([seeds, row.mean, row.spread].map(SheetCell::of));
                 }
             }
             let state = match &row.failure {
                 Some(failure) => format!("{}: {failure}", row.state.told()),
                 None => row.state.told().to_owned(),
             };
-            cells.push(Shown::Text(state));
+            cells.push(SheetCell::Text(state));
             sheet.rows.push(cells);
             let stage = trained(pipeline, standing, row).map(|spec| &spec.name);
             let training = members.clone().find(|member| Some(&member.training.stage) == stage);
@@ -148,12 +148,12 @@ impl Sheet {
         own.compared.parameters.iter().for_each(|(name, _)| sheet.column(name, false));
         own.compared.figures.iter().for_each(|(name, _)| sheet.column(name, true));
         for (at, member) in own.members.iter().enumerate() {
-            let mut cells = vec![Shown::Text(member.label.clone())];
+            let mut cells = vec![SheetCell::Text(member.label.clone())];
             cells.extend(own.compared.parameters.iter().map(|(_, values)| match &values[at] {
-                Some(value) => Shown::Text(value.clone()),
-                None => Shown::Nothing,
+                Some(value) => SheetCell::Text(value.clone()),
+                None => SheetCell::Nothing,
             }));
-            cells.extend(own.compared.figures.iter().map(|(_, values)| Shown::of(values[at])));
+            cells.extend(own.compared.figures.iter().map(|(_, values)| SheetCell::of(values[at])));
             sheet.rows.push(cells);
         }
         sheet.told = match own.best() {
@@ -172,22 +172,22 @@ impl Sheet {
     }
 
     fn column(&mut self, name: &str, is_number: bool) {
-        self.columns.push(Column { name: name.to_owned(), is_number });
+        self.columns.push(SheetColumn { name: name.to_owned(), is_number });
     }
 
-    fn cells(&self, shown: fn(&Shown) -> String) -> impl Iterator<Item = Vec<String>> {
+    fn cells(&self, shown: fn(&SheetCell) -> String) -> impl Iterator<Item = Vec<String>> {
         self.rows.iter().map(move |row| row.iter().map(shown).collect())
     }
 
     pub fn text(&self, paint: Paint) -> String {
-        let heading = |column: &Column| match column.is_number {
+        let heading = |column: &SheetColumn| match column.is_number {
             true => format!(">{}", column.name),
             false => column.name.clone(),
         };
         let headings: Vec<String> = self.columns.iter().map(heading).collect();
         let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
         let mut table = Table::new(&headings);
-        for row in self.cells(Shown::short) {
+        for row in self.cells(SheetCell::short) {
             table.row(row.into_iter().map(|cell| clean(&cell).into_owned()));
         }
         format!("{}{}\n", table.render(paint.columns), clean(&self.told))
@@ -197,9 +197,9 @@ impl Sheet {
         let cell = |text: &str| clean(text).replace('\\', "\\\\").replace('|', "\\|");
         let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
         let mut page = line(self.columns.iter().map(|column| cell(&column.name)).collect());
-        let rule = |column: &Column| if column.is_number { "---:" } else { "---" }.to_owned();
+        let rule = |column: &SheetColumn| if column.is_number { "---:" } else { "---" }.to_owned();
         page += &line(self.columns.iter().map(rule).collect());
-        for row in self.cells(Shown::short) {
+        for row in self.cells(SheetCell::short) {
             page += &line(row.iter().map(|text| cell(text)).collect());
         }
         page
@@ -209,7 +209,7 @@ impl Sheet {
     pub fn csv(&self) -> String {
         let mut page = String::new();
         let names = self.columns.iter().map(|column| column.name.clone()).collect();
-        let rows = self.cells(Shown::whole);
+        let rows = self.cells(SheetCell::whole);
         for row in std::iter::once::<Vec<String>>(names).chain(rows) {
             let quoted = |cell: &String| match cell.contains(['"', ',', '\n', '\r']) {
                 true => format!("\"{}\"", cell.replace('"', "\"\"")),
@@ -221,12 +221,12 @@ impl Sheet {
     }
 
     pub fn json(&self) -> Value {
-        let row = |row: &Vec<Shown>| -> Value {
+        let row = |row: &Vec<SheetCell>| -> Value {
             let cells = self.columns.iter().zip(row).map(|(column, cell)| {
                 let value = match cell {
-                    Shown::Text(text) => json!(text),
-                    Shown::Number(number) => json!(number),
-                    Shown::Nothing => Value::Null,
+                    SheetCell::Text(text) => json!(text),
+                    SheetCell::Number(number) => json!(number),
+                    SheetCell::Nothing => Value::Null,
                 };
                 (column.name.clone(), value)
             });
@@ -250,18 +250,18 @@ impl Sheet {
     }
 
     fn content(&self) -> Markup {
-        let heading = |column: &Column| match column.is_number {
+        let heading = |column: &SheetColumn| match column.is_number {
             true => format!(">{}", column.name),
             false => column.name.clone(),
         };
         let headings: Vec<String> = self.columns.iter().map(heading).collect();
         let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
-        let mut table = PageTable::new(self.title.clone(), &headings);
+        let mut table = HtmlTable::new(self.title.clone(), &headings);
         for row in &self.rows {
             table.row(row.iter().map(|cell| match cell {
-                Shown::Text(shown) => Cell::text(text(&units::percent(shown))),
-                Shown::Number(value) => Cell::number(number(*value), *value),
-                Shown::Nothing => Cell::empty(),
+                SheetCell::Text(shown) => Cell::text(text(&units::percent(shown))),
+                SheetCell::Number(value) => Cell::number(number(*value), *value),
+                SheetCell::Nothing => Cell::empty(),
             }));
         }
         html! {
@@ -278,8 +278,8 @@ impl Sheet {
 
 /// The trainings of a pipeline, by the names of their stages.
 fn look(pipeline: &Pipeline, store: &Store, run: RunRecord) -> Result<Vec<Group>, ReadError> {
-    let seen = Seen::look(pipeline, store, run.clone())?;
-    groups(&seen, &Chosen { run, all: Vec::new(), is_overlaid: false })
+    let seen = RunData::look(pipeline, store, run.clone())?;
+    groups(&seen, &PageRuns { run, all: Vec::new(), is_overlaid: false })
 }
 
 /// The best trial first: by rung, then by score.

@@ -10,7 +10,7 @@ use serde_json::Value;
 use stage_core::{PortType, Work};
 
 use super::chart::{Curve, LINES};
-use super::seen::{Seen, SeenStage, events, json};
+use super::seen::{RunData, StageData, events, json};
 
 /// The port with the figures of a finished training, and its JSON part.
 const LOG: (&str, &str) = ("log", "metrics");
@@ -23,17 +23,17 @@ type Figures = (u64, BTreeMap<String, f64>);
 
 /// One training stage.
 #[derive(Clone, Debug, Default)]
-pub struct Training {
+pub struct TrainingReport {
     pub stage: String,
     pub curves: BTreeMap<String, Curve>,
     /// `None` for a training that has not finished, or that reports only figures.
-    pub ended: Option<Ended>,
-    pub checkpoints: Vec<Checkpoint>,
+    pub ended: Option<TrainingResult>,
+    pub checkpoints: Vec<CheckpointRow>,
 }
 
 /// The results of a finished training.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Ended {
+pub struct TrainingResult {
     pub steps: u64,
     pub passes: Option<f64>,
     pub stopped_early: bool,
@@ -46,21 +46,22 @@ pub struct Ended {
 
 /// A kept checkpoint.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Checkpoint {
+pub struct CheckpointRow {
     pub id: String,
     pub step: u64,
     pub held_out: Option<f64>,
 }
 
 /// The training stages with anything to show.
-pub fn trainings(seen: &Seen) -> Result<Vec<Training>, ReadError> {
+pub fn trainings(seen: &RunData) -> Result<Vec<TrainingReport>, ReadError> {
     let stages = seen.stages.iter().filter(|stage| stage.spec.kind.work == Work::Train);
     let trainings = stages.map(|stage| training(seen, stage)).collect::<Result<Vec<_>, _>>()?;
     Ok(trainings.into_iter().filter(|training| !training.curves.is_empty()).collect())
 }
 
-fn training(seen: &Seen, stage: &SeenStage) -> Result<Training, ReadError> {
-    let mut training = Training { stage: stage.spec.name.clone(), ..Training::default() };
+fn training(seen: &RunData, stage: &StageData) -> Result<TrainingReport, ReadError> {
+    let mut training =
+        TrainingReport { stage: stage.spec.name.clone(), ..TrainingReport::default() };
     let log = stage.outcome.as_ref().map(|outcome| json(seen.store, outcome, LOG)).transpose()?;
     match log.flatten() {
         Some(log) => training.read(&log),
@@ -71,17 +72,17 @@ fn training(seen: &Seen, stage: &SeenStage) -> Result<Training, ReadError> {
         for item in seen.items(stage.spec.id, CHECKPOINTS)? {
             let step = item.fields.number("step").unwrap_or(0.0).max(0.0) as u64;
             let held_out = item.fields.number("held_out");
-            training.checkpoints.push(Checkpoint { id: item.id.to_string(), step, held_out });
+            training.checkpoints.push(CheckpointRow { id: item.id.to_string(), step, held_out });
         }
         training.checkpoints.sort_by_key(|checkpoint| checkpoint.step);
     }
     Ok(training)
 }
 
-impl Ended {
+impl TrainingResult {
     /// The results of the training with this outcome; `None` if it has none.
-    pub fn read(store: &Store, outcome: &StageRecord) -> Result<Option<Ended>, ReadError> {
-        Ok(json(store, outcome, LOG)?.as_ref().map(Ended::of))
+    pub fn read(store: &Store, outcome: &StageRecord) -> Result<Option<TrainingResult>, ReadError> {
+        Ok(json(store, outcome, LOG)?.as_ref().map(TrainingResult::of))
     }
 
     /// The names of its figures.
@@ -90,16 +91,16 @@ impl Ended {
     /// Its figures by their names.
     pub fn figures(&self) -> BTreeMap<String, f64> {
         let figures = [Some(self.steps as f64), self.held_out, self.best.map(|(_, loss)| loss)];
-        Ended::FIGURES
+        TrainingResult::FIGURES
             .into_iter()
             .zip(figures)
             .filter_map(|(name, value)| Some((name.to_owned(), value?)))
             .collect()
     }
 
-    fn of(log: &Value) -> Ended {
+    fn of(log: &Value) -> TrainingResult {
         let count = |name: &str| log[name].as_u64().unwrap_or(0);
-        Ended {
+        TrainingResult {
             steps: count("steps"),
             passes: log["passes"].as_f64(),
             stopped_early: log["stopped_early"].as_bool().unwrap_or(false),
@@ -111,7 +112,7 @@ impl Ended {
     }
 }
 
-impl Training {
+impl TrainingReport {
     fn add(&mut self, name: &str, step: f64, value: f64) {
         if !name.starts_with(PREFLIGHT) {
             let curve = self.curves.entry(name.to_owned()).or_default();
@@ -121,7 +122,7 @@ impl Training {
     }
 
     fn read(&mut self, log: &Value) {
-        self.ended = Some(Ended::of(log));
+        self.ended = Some(TrainingResult::of(log));
         for values in log["values"].as_array().into_iter().flatten().filter_map(Value::as_object) {
             let Some(step) = values.get("step").and_then(Value::as_f64) else { continue };
             for (name, value) in values.iter().filter(|(name, _)| *name != "step") {
@@ -133,7 +134,7 @@ impl Training {
     }
 
     /// The figures in the logs of the runs that trained, if the training left none.
-    fn listen(&mut self, seen: &Seen, stage: &SeenStage) -> Result<(), ReadError> {
+    fn listen(&mut self, seen: &RunData, stage: &StageData) -> Result<(), ReadError> {
         let run = match (&stage.last, stage.counts.executed) {
             (Some(last), 0) if stage.outcome.is_some() => last.run,
             _ => seen.run.run,
@@ -242,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_log_is_read_by_step_and_by_name() {
-        let mut training = Training::default();
+        let mut training = TrainingReport::default();
         training.read(&json!({
             "steps": 3, "passes": 1.5, "stopped_early": true, "skipped": 1, "went_back": null,
             "held_out": 2.5, "best": {"step": 2, "held_out": 2.0},
@@ -304,7 +305,7 @@ mod tests {
 
     #[test]
     fn losses_of_other_sizes_have_charts_of_their_own_and_all_parts_are_drawn() {
-        let mut training = Training::default();
+        let mut training = TrainingReport::default();
         training.add("loss", 1.0, 100.0);
         (0..=LINES).for_each(|part| training.add(&format!("loss/{part}"), 1.0, 100.0));
         training.add("held_out", 1.0, 3.0);
@@ -318,7 +319,7 @@ mod tests {
     #[test]
     fn a_log_that_says_nothing_gives_no_curves() {
         for log in [json!({}), json!([1]), json!({"values": "x"})] {
-            let mut training = Training::default();
+            let mut training = TrainingReport::default();
             training.read(&log);
             assert!(training.curves.is_empty(), "{log}");
         }

@@ -15,7 +15,7 @@ pub enum Node {
 
 /// One change to a disk.
 #[derive(Debug, Clone)]
-pub enum Change {
+pub enum DiskChange {
     Data { inode: Inode, offset: usize, bytes: Vec<u8> },
     Length { inode: Inode, length: usize },
     Link { dir: Inode, name: String, inode: Inode, is_dir: bool },
@@ -23,11 +23,11 @@ pub enum Change {
     Rename { from: (Inode, String), to: (Inode, String), inode: Inode },
 }
 
-impl Change {
+impl DiskChange {
     /// Tests if syncing the data of this file makes the change durable.
     pub fn is_data_of(&self, wanted: Inode) -> bool {
         match self {
-            Change::Data { inode, .. } | Change::Length { inode, .. } => *inode == wanted,
+            DiskChange::Data { inode, .. } | DiskChange::Length { inode, .. } => *inode == wanted,
             _ => false,
         }
     }
@@ -35,8 +35,8 @@ impl Change {
     /// Tests if syncing this folder makes the change durable.
     pub fn is_name_in(&self, wanted: Inode) -> bool {
         match self {
-            Change::Link { dir, .. } | Change::Unlink { dir, .. } => *dir == wanted,
-            Change::Rename { from, to, .. } => from.0 == wanted || to.0 == wanted,
+            DiskChange::Link { dir, .. } | DiskChange::Unlink { dir, .. } => *dir == wanted,
+            DiskChange::Rename { from, to, .. } => from.0 == wanted || to.0 == wanted,
             _ => false,
         }
     }
@@ -75,9 +75,9 @@ impl Disk {
         }
     }
 
-    pub fn apply(&mut self, change: &Change) {
+    pub fn apply(&mut self, change: &DiskChange) {
         match change {
-            Change::Data { inode, offset, bytes } => {
+            DiskChange::Data { inode, offset, bytes } => {
                 let file = self.file_mut(*inode);
                 let end = offset + bytes.len();
                 if file.len() < end {
@@ -85,15 +85,15 @@ impl Disk {
                 }
                 file[*offset..end].copy_from_slice(bytes);
             }
-            Change::Length { inode, length } => self.file_mut(*inode).resize(*length, 0),
-            Change::Link { dir, name, inode, is_dir } => {
+            DiskChange::Length { inode, length } => self.file_mut(*inode).resize(*length, 0),
+            DiskChange::Link { dir, name, inode, is_dir } => {
                 let empty =
                     if *is_dir { Node::Dir(BTreeMap::new()) } else { Node::File(Vec::new()) };
                 self.nodes.entry(*inode).or_insert(empty);
                 self.names_mut(*dir).insert(name.clone(), *inode);
             }
-            Change::Unlink { dir, name } => _ = self.names_mut(*dir).remove(name),
-            Change::Rename { from, to, inode } => {
+            DiskChange::Unlink { dir, name } => _ = self.names_mut(*dir).remove(name),
+            DiskChange::Rename { from, to, inode } => {
                 let names = self.names_mut(from.0);
                 if names.get(&from.1) == Some(inode) {
                     names.remove(&from.1);

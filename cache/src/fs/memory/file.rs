@@ -4,8 +4,8 @@ use std::io;
 
 use camino::{Utf8Path, Utf8PathBuf};
 
-use super::disk::{Change, Inode};
-use super::state::{State, error};
+use super::disk::{DiskChange, Inode};
+use super::state::{DiskState, error};
 use super::{MemoryFs, changes};
 use crate::fs::{Call, FsError, FsFile, FsResult, LockKind, Metadata};
 
@@ -22,7 +22,7 @@ impl MemoryFile {
     fn run<T>(
         &self,
         call: Call,
-        operation: impl FnOnce(&mut State) -> io::Result<T>,
+        operation: impl FnOnce(&mut DiskState) -> io::Result<T>,
     ) -> FsResult<T> {
         if changes(call) && !self.writes {
             let source = error(io::ErrorKind::PermissionDenied);
@@ -31,7 +31,7 @@ impl MemoryFile {
         self.fs.run(call, &self.path, operation)
     }
 
-    fn bytes<'a>(&self, state: &'a State) -> io::Result<&'a Vec<u8>> {
+    fn bytes<'a>(&self, state: &'a DiskState) -> io::Result<&'a Vec<u8>> {
         state.seen.file(self.inode).ok_or_else(|| error(io::ErrorKind::NotFound))
     }
 }
@@ -58,7 +58,7 @@ impl FsFile for MemoryFile {
     fn write_at(&self, bytes: &[u8], offset: u64) -> FsResult<usize> {
         self.run(Call::Write, |state| {
             let offset = usize::try_from(offset).map_err(io::Error::other)?;
-            state.change(Change::Data { inode: self.inode, offset, bytes: bytes.to_vec() });
+            state.change(DiskChange::Data { inode: self.inode, offset, bytes: bytes.to_vec() });
             Ok(bytes.len())
         })
     }
@@ -66,7 +66,7 @@ impl FsFile for MemoryFile {
     fn set_len(&self, length: u64) -> FsResult<()> {
         self.run(Call::SetLen, |state| {
             let length = usize::try_from(length).map_err(io::Error::other)?;
-            state.change(Change::Length { inode: self.inode, length });
+            state.change(DiskChange::Length { inode: self.inode, length });
             Ok(())
         })
     }

@@ -10,15 +10,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use camino::{Utf8Path, Utf8PathBuf};
 
-use self::disk::{Change, Disk, Inode, Node, ROOT};
+use self::disk::{Disk, DiskChange, Inode, Node, ROOT};
 use self::file::MemoryFile;
-use self::state::{START, State, TICK, error};
+use self::state::{DiskState, START, TICK, error};
 use super::fault::{EIO, EROFS};
 use super::{Call, DirEntry, FileKind, Fs, FsError, FsFile, FsResult, Metadata, Open};
 
 /// Cheap to clone; the clones are the same file system.
 #[derive(Debug, Clone)]
-pub struct MemoryFs(Arc<Mutex<State>>);
+pub struct MemoryFs(Arc<Mutex<DiskState>>);
 
 impl Default for MemoryFs {
     fn default() -> MemoryFs {
@@ -33,7 +33,7 @@ impl MemoryFs {
     }
 
     fn holding(disk: Disk, next_inode: Inode, clock: i64) -> MemoryFs {
-        MemoryFs(Arc::new(Mutex::new(State {
+        MemoryFs(Arc::new(Mutex::new(DiskState {
             seen: disk.clone(),
             durable: disk,
             journal: Vec::new(),
@@ -48,7 +48,7 @@ impl MemoryFs {
         })))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, DiskState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -67,10 +67,10 @@ impl MemoryFs {
         for change in &state.journal {
             match (random.below(3), change) {
                 (0, _) => {}
-                (1, Change::Data { inode, offset, bytes }) => {
+                (1, DiskChange::Data { inode, offset, bytes }) => {
                     let kept = random.below(bytes.len() as u64 + 1) as usize;
                     let bytes = bytes[..kept].to_vec();
-                    disk.apply(&Change::Data { inode: *inode, offset: *offset, bytes });
+                    disk.apply(&DiskChange::Data { inode: *inode, offset: *offset, bytes });
                 }
                 _ => disk.apply(change),
             }
@@ -142,10 +142,10 @@ impl MemoryFs {
     pub fn overwrite(&self, path: &Utf8Path, bytes: &[u8]) -> FsResult<()> {
         let mut state = self.state();
         let inode = state.find(path).map_err(|source| FsError::new(Call::Write, path, source))?;
-        let State { seen, durable, .. } = &mut *state;
+        let DiskState { seen, durable, .. } = &mut *state;
         for disk in [seen, durable] {
-            disk.apply(&Change::Length { inode, length: 0 });
-            disk.apply(&Change::Data { inode, offset: 0, bytes: bytes.to_vec() });
+            disk.apply(&DiskChange::Length { inode, length: 0 });
+            disk.apply(&DiskChange::Data { inode, offset: 0, bytes: bytes.to_vec() });
         }
         Ok(())
     }
@@ -159,7 +159,7 @@ impl MemoryFs {
         &self,
         call: Call,
         path: &Utf8Path,
-        operation: impl FnOnce(&mut State) -> io::Result<T>,
+        operation: impl FnOnce(&mut DiskState) -> io::Result<T>,
     ) -> FsResult<T> {
         let mut state = self.state();
         let stopped = state.stop_after.is_some_and(|last| state.syncs >= last);
@@ -266,7 +266,7 @@ impl Fs for MemoryFs {
             if state.seen.dir(dir).is_some_and(|names| names.contains_key(&name)) {
                 return Err(error(io::ErrorKind::AlreadyExists));
             }
-            state.change(Change::Link { dir, name, inode, is_dir: false });
+            state.change(DiskChange::Link { dir, name, inode, is_dir: false });
             Ok(())
         })
     }

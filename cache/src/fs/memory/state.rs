@@ -7,16 +7,16 @@ use std::io;
 use camino::{Utf8Component, Utf8Path};
 
 use super::Random;
-use super::disk::{Change, Disk, Inode, Node, ROOT};
+use super::disk::{Disk, DiskChange, Inode, Node, ROOT};
 use crate::fs::fault::EROFS;
 use crate::fs::{FileKind, Metadata, Open};
 
 #[derive(Debug)]
-pub struct State {
+pub struct DiskState {
     pub seen: Disk,
     pub durable: Disk,
     /// The changes in `seen` that `durable` lacks, in order.
-    pub journal: Vec<Change>,
+    pub journal: Vec<DiskChange>,
     pub next_inode: Inode,
     pub next_handle: u64,
     pub locks: HashMap<Inode, Locks>,
@@ -42,7 +42,7 @@ pub fn error(kind: io::ErrorKind) -> io::Error {
     io::Error::from(kind)
 }
 
-impl State {
+impl DiskState {
     pub fn find(&self, path: &Utf8Path) -> io::Result<Inode> {
         let mut inode = ROOT;
         for component in path.components() {
@@ -63,16 +63,16 @@ impl State {
         Ok((dir, name.to_owned()))
     }
 
-    pub fn change(&mut self, change: Change) {
+    pub fn change(&mut self, change: DiskChange) {
         self.clock += TICK;
         match &change {
-            Change::Data { inode, .. } | Change::Length { inode, .. } => {
+            DiskChange::Data { inode, .. } | DiskChange::Length { inode, .. } => {
                 self.seen.modified.insert(*inode, self.clock);
             }
-            Change::Link { dir, .. } | Change::Unlink { dir, .. } => {
+            DiskChange::Link { dir, .. } | DiskChange::Unlink { dir, .. } => {
                 self.seen.modified.insert(*dir, self.clock);
             }
-            Change::Rename { from, to, .. } => {
+            DiskChange::Rename { from, to, .. } => {
                 self.seen.modified.insert(from.0, self.clock);
                 self.seen.modified.insert(to.0, self.clock);
             }
@@ -81,7 +81,7 @@ impl State {
         self.journal.push(change);
     }
 
-    pub fn persist(&mut self, wanted: impl Fn(&Change) -> bool) {
+    pub fn persist(&mut self, wanted: impl Fn(&DiskChange) -> bool) {
         self.syncs += 1;
         let journal = std::mem::take(&mut self.journal);
         for change in journal {
@@ -111,7 +111,7 @@ impl State {
         }
         let inode = self.next_inode;
         self.next_inode += 1;
-        self.change(Change::Link { dir, name, inode, is_dir });
+        self.change(DiskChange::Link { dir, name, inode, is_dir });
         self.seen.modified.insert(inode, self.clock);
         Ok(inode)
     }
@@ -153,7 +153,7 @@ impl State {
             _ => {}
         }
         let (dir, name) = self.place(path)?;
-        self.change(Change::Unlink { dir, name });
+        self.change(DiskChange::Unlink { dir, name });
         Ok(())
     }
 
@@ -171,7 +171,7 @@ impl State {
                 _ => {}
             }
         }
-        self.change(Change::Rename { from, to, inode });
+        self.change(DiskChange::Rename { from, to, inode });
         Ok(())
     }
 }

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 /// As many links in a row as the kernel follows.
 const MOST_LINKS: usize = 40;
 
-pub enum Target {
+pub enum NamedTarget {
     /// A regular file, or nothing yet. Links to it are followed.
     File(Utf8PathBuf),
     /// A pipe, a terminal, a device or an open file: it is written to and stays where it is.
@@ -21,16 +21,18 @@ pub enum Target {
 }
 
 /// Follows links up to the first one that stands for an open file.
-pub fn target(path: &Utf8Path) -> io::Result<Target> {
+pub fn target(path: &Utf8Path) -> io::Result<NamedTarget> {
     let mut path = path.to_owned();
     for _ in 0..MOST_LINKS {
         let metadata = match fs::symlink_metadata(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Target::File(path)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(NamedTarget::File(path));
+            }
             other => other?,
         };
         let kind = metadata.file_type();
         if kind.is_file() {
-            return Ok(Target::File(path));
+            return Ok(NamedTarget::File(path));
         }
         if kind.is_dir() {
             return Err(Errno::ISDIR.into());
@@ -39,7 +41,7 @@ pub fn target(path: &Utf8Path) -> io::Result<Target> {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a block device"));
         }
         if !kind.is_symlink() || is_open_file(&path) {
-            return Ok(Target::Stream(path));
+            return Ok(NamedTarget::Stream(path));
         }
         let link = Utf8PathBuf::try_from(fs::read_link(&path)?).map_err(io::Error::other)?;
         path = path.parent().unwrap_or(Utf8Path::new("/")).join(link);

@@ -9,7 +9,7 @@ use stage_core::StageError;
 use stage_core::cost::Cost;
 
 use super::{Schedule, TICK};
-use crate::allowance::Limit;
+use crate::allowance::LimitedResource;
 use crate::checkpoints::{begun_under, steps_done};
 use crate::engine::EngineError;
 use crate::history;
@@ -17,11 +17,11 @@ use crate::mirror::Mirror;
 use crate::pipeline::{StageId, StageSpec, StageWork};
 use crate::record::last_key;
 use crate::run::arrived;
-use crate::run::batch::{Batch, BatchLimit};
-use crate::run::board::State;
+use crate::run::board::StageState;
 use crate::run::cost::TrainingTally;
+use crate::run::items::batch::{BatchLimit, BatchSize};
+use crate::run::items::queue::QueuedItem;
 use crate::run::message::{GatherTask, ItemTask, JobHandle, Task};
-use crate::run::queue::QueuedItem;
 use crate::run::training::{Debt, Pace, Training};
 
 impl Schedule<'_> {
@@ -65,8 +65,8 @@ impl Schedule<'_> {
         match self.board[id].state() {
             _ if self.leave_rest(id)? => Ok(true),
             _ if self.run.is_on_executor(id) => self.hand_out_jobs(id),
-            State::AwaitsThread | State::AwaitsClaim => self.hand_out_whole(id),
-            State::RunsItems => self.hand_out_items(id),
+            StageState::AwaitsThread | StageState::AwaitsClaim => self.hand_out_whole(id),
+            StageState::RunsItems => self.hand_out_items(id),
             _ => Ok(false),
         }
     }
@@ -120,8 +120,8 @@ impl Schedule<'_> {
         };
         if keyed.is_some() && claim.is_none() {
             self.threads.release(id);
-            if self.board.is(id, State::AwaitsThread) {
-                self.board.advance(id, State::AwaitsClaim)?;
+            if self.board.is(id, StageState::AwaitsThread) {
+                self.board.advance(id, StageState::AwaitsClaim)?;
             }
             return Ok(false);
         }
@@ -159,7 +159,7 @@ impl Schedule<'_> {
             inputs: Some(last_key(&self.run.pipeline.name, &spec.name)),
             awaits: Vec::new(),
         }));
-        self.board.advance(id, State::RunsTask)?;
+        self.board.advance(id, StageState::RunsTask)?;
         self.send(id, task, Arc::default(), claim.into_iter().collect())?;
         Ok(true)
     }
@@ -203,8 +203,8 @@ impl Schedule<'_> {
 
     /// A run that has done nothing else by the end of its time owes a step of its training: the
     /// next run would get no further. A budget is not exceeded for that.
-    fn owed(&self, spec: &StageSpec, first: Option<(Limit, Instant)>) -> Debt {
-        let is_of_time = first.is_some_and(|(limit, _)| limit == Limit::Time);
+    fn owed(&self, spec: &StageSpec, first: Option<(LimitedResource, Instant)>) -> Debt {
+        let is_of_time = first.is_some_and(|(limit, _)| limit == LimitedResource::Time);
         match (is_of_time && !self.has_done(), spec.kind.cost) {
             (false, _) => Debt::Nothing,
             (true, Cost::Training(_)) => Debt::Step,
@@ -234,7 +234,7 @@ impl Schedule<'_> {
         let Some(stage) = self.board[id].items_mut() else { return Vec::new() };
         let full = BatchLimit::of(spec, stage, self.run.engine.threads);
         let most = self.run.options.mode.probed_items().unwrap_or(u64::MAX);
-        let (mut picked, mut batch) = (Vec::new(), Batch::default());
+        let (mut picked, mut batch) = (Vec::new(), BatchSize::default());
         while let Some(next) = stage.queue.peek() {
             if full.is_reached(batch, next.weight) || batch.items >= most {
                 break;
@@ -262,7 +262,7 @@ impl Schedule<'_> {
                 waiting = stage.elsewhere.front().map(|queued| queued.key).or(waiting);
                 stage.queue.extend(stage.elsewhere.drain(..));
             }
-            if run.state() == State::AwaitsClaim {
+            if run.state() == StageState::AwaitsClaim {
                 waiting = run.known.keyed.as_ref().map(|keyed| keyed.digest).or(waiting);
             }
             any_queued |= run.has_pending_work();

@@ -7,13 +7,13 @@ use stage_core::{Reject, StageError};
 
 use super::Schedule;
 use crate::engine::EngineError;
-use crate::excess::{self, Excess};
 use crate::pipeline::{ITEMS, Reference, StageId, StageWork};
 use crate::record::FAILED_HERE;
-use crate::run::board::State;
+use crate::run::board::StageState;
+use crate::run::items::quarantine_list::LimitExceeded;
+use crate::run::items::reaction::TIMED_OUT;
 use crate::run::obstacles::Obstacle;
-use crate::run::quarantine_list::LimitExceeded;
-use crate::run::reaction::TIMED_OUT;
+use crate::unrecorded::{self, UnrecordedEnd};
 
 impl Schedule<'_> {
     /// Fails a stage that has quarantined more of its items than it may. True if it has; the items
@@ -32,7 +32,7 @@ impl Schedule<'_> {
         if !limit.is_exceeded(bad, total) && !is_unscored {
             return Ok(false);
         }
-        self.keep_excess(id, aside.concat())?;
+        self.keep_unrecorded(id, aside.concat())?;
         let late = failures.iter().find(|(_, failure)| failure.code == TIMED_OUT);
         let error = match late.or(failures.first()).filter(|_| is_unscored) {
             Some((item, failure)) => {
@@ -63,15 +63,15 @@ impl Schedule<'_> {
     }
 
     /// Keeps the items that a stage has quarantined when it ends without a recorded outcome.
-    pub(super) fn keep_excess(
+    pub(super) fn keep_unrecorded(
         &mut self,
         id: StageId,
         mut rejects: Vec<(Arc<str>, Reject)>,
     ) -> Result<(), EngineError> {
         let (pipeline, stage) = (&self.run.pipeline.name, &self.run.stage(id).name);
         rejects.sort_by(|(one, _), (other, _)| one.cmp(other));
-        let excess = Excess { run: self.run.number, rejects };
-        excess::keep(self.run.cache, pipeline, stage, &excess)?;
+        let unrecorded = UnrecordedEnd { run: self.run.number, rejects };
+        unrecorded::keep(self.run.cache, pipeline, stage, &unrecorded)?;
         self.committer.mark();
         Ok(())
     }
@@ -89,13 +89,13 @@ impl Schedule<'_> {
         error: &StageError,
         ends_run: bool,
     ) -> Result<(), EngineError> {
-        if self.board.is(id, State::Failed) {
+        if self.board.is(id, StageState::Failed) {
             return Ok(());
         }
         if let Some(stage) = self.board[id].items() {
             self.threads.close(stage.job.number);
         }
-        self.board.advance(id, State::Failed)?;
+        self.board.advance(id, StageState::Failed)?;
         let (message, help) = (error.to_string(), error.help().map(str::to_owned));
         self.tell(Event::StageFailed { stage: self.name(id), message, help });
         if !ends_run || self.run.options.keep_going || self.obstacles.has(Obstacle::Failure) {

@@ -8,16 +8,16 @@ use stage_core::StageError;
 
 use super::Schedule;
 use crate::engine::EngineError;
-use crate::judged::{self, Judged};
+use crate::failed_output::{self, FailedOutput};
 use crate::pipeline::{StageId, StageSpec, StageWork};
 use crate::plan::inputs::{arriving, arriving_items};
 use crate::plan::reasons::differences;
-use crate::plan::{Planned, planned};
+use crate::plan::{PlannedValue, planned};
 use crate::record::{
     LAST, LastRecord, MADE_OF, PortValue, Previous, STAGE, StageRecord, encode, last_key,
 };
-use crate::run::board::State;
-use crate::run::item_stage::ItemStage;
+use crate::run::board::StageState;
+use crate::run::items::item_stage::ItemStage;
 use crate::run::message::{Failure, ItemOutcome, Outcome};
 use crate::run::obstacles::Obstacle;
 use crate::run::tasks::{InFlight, Overdue};
@@ -64,7 +64,7 @@ impl Schedule<'_> {
     }
 
     pub(super) fn upstream_is_done(&self, id: StageId) -> bool {
-        self.run.stage(id).upstream().all(|above| self.board.is(above, State::Done))
+        self.run.stage(id).upstream().all(|above| self.board.is(above, StageState::Done))
     }
 
     fn finish_items(&mut self, id: StageId) -> Result<(), EngineError> {
@@ -86,7 +86,7 @@ impl Schedule<'_> {
         }
         if !stage.failures.is_empty() {
             // Failures are no results: without this list, nothing would tell them after the run.
-            self.keep_excess(id, [&stage.rejects[..], &stage.failures[..]].concat())?;
+            self.keep_unrecorded(id, [&stage.rejects[..], &stage.failures[..]].concat())?;
         }
         let value = close_dataset(self.store(), stage.bits, stage.closed)?;
         let (run, port) = (&self.board[id], spec.kind.outputs.first());
@@ -139,7 +139,7 @@ impl Schedule<'_> {
     }
 
     pub(super) fn end_stage(&mut self, id: StageId) -> Result<(), EngineError> {
-        self.board.advance(id, State::Done)?;
+        self.board.advance(id, StageState::Done)?;
         self.end_measure(id)?;
         self.remember_last(id)?;
         let (counts, notes) = (self.board[id].counts, self.board[id].notes.clone());
@@ -151,7 +151,7 @@ impl Schedule<'_> {
     pub(super) fn plan_below(&mut self, id: StageId) -> Result<(), EngineError> {
         // Stages that waited for this one are planned, as far as the initial plan could not.
         for below in self.consumers(id) {
-            if self.board.is(below, State::AwaitsInputs) {
+            if self.board.is(below, StageState::AwaitsInputs) {
                 self.plan_waiting(below)?;
             }
         }
@@ -224,9 +224,11 @@ impl Schedule<'_> {
                 Ok(())
             }
             // The pass ends and the stage is planned again.
-            Err(_) if self.obstacles.has(Obstacle::Loss) => self.board.advance(id, State::Left),
+            Err(_) if self.obstacles.has(Obstacle::Loss) => {
+                self.board.advance(id, StageState::Left)
+            }
             Err(Failure::Stage(StageError::Stopped)) => {
-                self.board.advance(id, State::Left)?;
+                self.board.advance(id, StageState::Left)?;
                 self.end_training(id, seconds);
                 if !self.run.options.stop.is_requested()
                     && !self.obstacles.has(Obstacle::MachineFault)
@@ -249,13 +251,13 @@ impl Schedule<'_> {
 
     /// Keeps the output of a stage that has failed all the same.
     fn keep_judged(&mut self, id: StageId, record: StageRecord) -> Result<(), EngineError> {
-        if !self.board.is(id, State::Failed) {
+        if !self.board.is(id, StageState::Failed) {
             return Ok(());
         }
         let (pipeline, spec) = (&self.run.pipeline.name, self.run.stage(id));
         self.board[id].judged = outputs(spec, &record);
-        let judged = Judged { run: self.run.number, outputs: record.outputs };
-        judged::keep(self.run.cache, pipeline, &spec.name, &judged)?;
+        let judged = FailedOutput { run: self.run.number, outputs: record.outputs };
+        failed_output::keep(self.run.cache, pipeline, &spec.name, &judged)?;
         self.committer.mark();
         self.committer.start_if_due();
         Ok(())
@@ -275,12 +277,12 @@ impl Schedule<'_> {
             self.board[id].attempt += 1;
             let (stage, attempt) = (self.name(id), self.board[id].attempt);
             self.tell(Event::Retried { what: stage.clone(), stage, attempt });
-            return self.board.advance(id, State::AwaitsThread);
+            return self.board.advance(id, StageState::AwaitsThread);
         }
         let error = match failure {
             Failure::Stage(error) if error.is_of_machine() => {
                 self.pause_at(id, &error);
-                return self.board.advance(id, State::Left);
+                return self.board.advance(id, StageState::Left);
             }
             Failure::Stage(error) if self.trial_fails(id, &error)? => return Ok(()),
             Failure::Stage(error) | Failure::Open(error) => error,
@@ -288,7 +290,7 @@ impl Schedule<'_> {
         };
         self.fail_for_now(id, &error)?;
         let own: Vec<_> = self.board[id].aside.clone().into_iter().collect();
-        if own.is_empty() { Ok(()) } else { self.keep_excess(id, own) }
+        if own.is_empty() { Ok(()) } else { self.keep_unrecorded(id, own) }
     }
 
     /// Ends work that exceeds the time limit of its stage.
@@ -319,7 +321,7 @@ impl Schedule<'_> {
 }
 
 /// The values of the ports of a stage with an outcome.
-fn outputs(spec: &StageSpec, record: &StageRecord) -> BTreeMap<&'static str, Planned> {
+fn outputs(spec: &StageSpec, record: &StageRecord) -> BTreeMap<&'static str, PlannedValue> {
     let ports = spec.kind.outputs.iter();
     let values =
         ports.filter_map(|port| Some((port.name, planned(record.outputs.get(port.name)?))));

@@ -1,4 +1,4 @@
-//! The cost of stages: reports, and records in the ledger.
+//! The cost of stages: reports, and records in the index.
 
 use crate::event::Event;
 
@@ -11,7 +11,7 @@ use crate::measure::weight::threads_of;
 use crate::measure::{self, Measure};
 use crate::pipeline::{StageId, StageWork};
 use crate::record::{DEVICES, encode};
-use crate::run::board::State;
+use crate::run::board::StageState;
 use crate::run::cost::PassCost;
 
 impl Schedule<'_> {
@@ -49,7 +49,7 @@ impl Schedule<'_> {
         for id in self.run.pipeline.ids() {
             let is_working = match self.board[id].items() {
                 Some(stage) => stage.running > 0,
-                None => self.board.is(id, State::RunsTask),
+                None => self.board.is(id, StageState::RunsTask),
             };
             if !is_working {
                 continue;
@@ -63,7 +63,7 @@ impl Schedule<'_> {
         }
     }
 
-    /// Adds the measures of a stage to the ledger.
+    /// Adds the measures of a stage to the index.
     fn keep_measure(&mut self, id: StageId) -> Result<(), EngineError> {
         let tally = std::mem::take(&mut self.board[id].cost.unwritten);
         let formula = self.steps_by_formula(id, tally.seconds.count);
@@ -143,7 +143,7 @@ impl Schedule<'_> {
 
     /// Reports and records the cost so far of all stages that have not finished.
     pub(super) fn end_measures(&mut self) -> Result<(), EngineError> {
-        let unfinished = self.run.pipeline.ids().filter(|id| !self.board.is(*id, State::Done));
+        let unfinished = self.run.pipeline.ids().filter(|id| !self.board.is(*id, StageState::Done));
         unfinished.collect::<Vec<_>>().into_iter().try_for_each(|id| self.end_measure(id))
     }
 }

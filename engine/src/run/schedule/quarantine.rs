@@ -7,9 +7,9 @@ use super::Schedule;
 use crate::engine::EngineError;
 use crate::pipeline::StageId;
 use crate::record::{ITEM, ItemRecord, encode};
-use crate::run::item_stage::Slot;
-use crate::run::program_check::{CheckResult, QuarantinedItem};
-use crate::run::queue::QueuedItem;
+use crate::run::items::item_stage::Slot;
+use crate::run::items::program_check::{CheckResult, QuarantinedItem};
+use crate::run::items::queue::QueuedItem;
 
 impl Schedule<'_> {
     /// Quarantines an item, unless the program is to blame.
@@ -101,7 +101,7 @@ impl Schedule<'_> {
         let limit = self.run.stage(id).policy.quarantine;
         if limit.is_exceeded(aside as u64, stage.total) && !stage.is_late {
             let aside = [&stage.rejects[..], &stage.failures[..]].concat();
-            self.keep_excess(id, aside)?;
+            self.keep_unrecorded(id, aside)?;
             let error = StageError::with_help(
                 format!("item `{}`: {}", queued.item.id, reject.reason),
                 "the next run tries these items again",

@@ -6,26 +6,26 @@ use std::sync::Arc;
 
 use cache::Digest;
 use camino::{Utf8Path, Utf8PathBuf};
-use remote::{Remote, Trouble};
+use remote::{Remote, RemoteError};
 use stage_core::StageError;
 
 use super::Schedule;
 use crate::engine::EngineError;
-use crate::executor::batch::{Batch, Upstream, Work};
+use crate::executor::batch::{Batch, BatchWork, Upstream};
 use crate::executor::jobs::{self, Order};
 use crate::executor::own::{self, close, own};
-use crate::executor::split::{Limits, batches, split};
+use crate::executor::split::{JobLimits, batches, split};
 use crate::executor::state;
 use crate::pipeline::{ExecutorSpec, StageId};
-use crate::plan::Planned;
+use crate::plan::PlannedValue;
 use crate::record::PortValue;
 use crate::run::arrived::{artifacts, gather_sources};
-use crate::run::batch_thread::BatchThread;
-use crate::run::board::State;
-use crate::run::job_inputs::{Inputs, objects};
-use crate::run::open_shard::OpenShard;
-use crate::run::queue::QueuedItem;
-use crate::run::remote_jobs::shards_of_earlier;
+use crate::run::board::StageState;
+use crate::run::items::queue::QueuedItem;
+use crate::run::jobs::batch_thread::BatchThread;
+use crate::run::jobs::job_inputs::{Inputs, objects};
+use crate::run::jobs::open_shard::OpenShard;
+use crate::run::jobs::remote_jobs::shards_of_earlier;
 
 impl Schedule<'_> {
     /// Hands all pending work of a stage to its executor. True if it was taken off the queue.
@@ -37,14 +37,16 @@ impl Schedule<'_> {
                 format!("the executor `{}` needs a remote that can be written", spec.name);
             let help = "add `[remote]` with `url = \"file:///shared/cache\"`, or use `--remote`";
             let error = StageError::with_help(message, help);
-            if self.board.is(id, State::AwaitsThread) {
-                self.board.advance(id, State::RunsTask)?;
+            if self.board.is(id, StageState::AwaitsThread) {
+                self.board.advance(id, StageState::RunsTask)?;
             }
             return self.fail(id, &error).map(|()| false);
         };
         match self.board[id].state() {
-            State::AwaitsThread | State::AwaitsClaim => self.submit_training(id, spec, remote),
-            State::RunsItems => self.submit_items(id, spec, remote),
+            StageState::AwaitsThread | StageState::AwaitsClaim => {
+                self.submit_training(id, spec, remote)
+            }
+            StageState::RunsItems => self.submit_items(id, spec, remote),
             _ => Ok(false),
         }
     }
@@ -61,8 +63,8 @@ impl Schedule<'_> {
         let stage = self.run.stage(id);
         let Some(keyed) = self.board[id].known.keyed.clone() else { return Ok(false) };
         if !self.jobs.claim(self.run.cache, &keyed.digest)? {
-            if self.board.is(id, State::AwaitsThread) {
-                self.board.advance(id, State::AwaitsClaim)?;
+            if self.board.is(id, StageState::AwaitsThread) {
+                self.board.advance(id, StageState::AwaitsClaim)?;
             }
             return Ok(false);
         }
@@ -73,15 +75,15 @@ impl Schedule<'_> {
         // The job of an earlier run may still be at work.
         let Some(earlier) = self.earlier(&keyed.digest, &remote)? else { return Ok(false) };
         if let Some(batch) = earlier.into_iter().next() {
-            self.board.advance(id, State::RunsTask)?;
+            self.board.advance(id, StageState::RunsTask)?;
             self.tasks.begin(ticket, id, Arc::default(), Vec::new());
             return self.start_batch_thread(spec, remote, batch, open, None).map(|()| true);
         }
-        let batch = self.batch(id, keyed.digest, Work::Training);
+        let batch = self.batch(id, keyed.digest, BatchWork::Training);
         let (pipeline, board, assets) = (self.run.pipeline, &self.board, &self.planner.assets);
         let ports = gather_sources(pipeline, board.runs(), assets, stage);
         let inputs = Inputs { ports: Some(ports), ..self.inputs(id) };
-        self.board.advance(id, State::RunsTask)?;
+        self.board.advance(id, StageState::RunsTask)?;
         self.tasks.begin(ticket, id, Arc::default(), Vec::new());
         self.start_batch_thread(spec, remote, batch, open, Some(inputs))?;
         Ok(true)
@@ -124,12 +126,12 @@ impl Schedule<'_> {
             if mean > 0.0 { each * queued.weight as f64 / mean } else { each }
         };
         let (size, jobs) = batches(items.len(), spec.max_jobs as usize);
-        let limits = Limits { seconds: spec.shard_seconds, jobs };
+        let limits = JobLimits { seconds: spec.shard_seconds, jobs };
         for items in items.chunks(size) {
             let costs: Vec<f64> = items.iter().map(cost).collect();
             let shards = split(&costs, limits);
             let keys = shards.iter().map(|shard| shard.iter().map(|at| items[*at].key).collect());
-            let batch = self.batch(id, key, Work::Items(keys.collect()));
+            let batch = self.batch(id, key, BatchWork::Items(keys.collect()));
             let mut inputs = self.inputs(id);
             inputs.objects.extend(objects(&intake.reads, items.iter().map(|queued| &queued.item)));
             let taken = shards
@@ -151,7 +153,7 @@ impl Schedule<'_> {
         let is_at_work = |id: &Digest| self.jobs.is_at_work(id);
         match own::open(self.run.cache, remote, key, is_at_work) {
             Ok(batches) => Ok(Some(batches)),
-            Err(Trouble::Cache(error)) => Err(error.into()),
+            Err(RemoteError::Cache(error)) => Err(error.into()),
             Err(trouble) => {
                 self.pause(trouble.to_string());
                 Ok(None)
@@ -256,7 +258,8 @@ impl Schedule<'_> {
         }
         let is_done = |stage: &str| {
             self.run.pipeline.find(stage).is_some_and(|spec| {
-                self.board.is(spec.id, State::Done) && self.board[spec.id].known.keyed.is_some()
+                self.board.is(spec.id, StageState::Done)
+                    && self.board[spec.id].known.keyed.is_some()
             })
         };
         let own = own(self.run.cache)?.into_iter();
@@ -267,14 +270,14 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    fn batch(&self, id: StageId, key: Digest, work: Work) -> Batch {
+    fn batch(&self, id: StageId, key: Digest, work: BatchWork) -> Batch {
         let stage = self.run.stage(id);
-        let value = |planned: &Planned| match planned {
-            Planned::Root { root, items } => {
+        let value = |planned: &PlannedValue| match planned {
+            PlannedValue::Root { root, items } => {
                 Some(PortValue::Dataset { root: *root, items: *items })
             }
-            Planned::Artifact(fields) => Some(PortValue::Artifact(fields.clone())),
-            Planned::Partial(_) | Planned::Unknown => None,
+            PlannedValue::Artifact(fields) => Some(PortValue::Artifact(fields.clone())),
+            PlannedValue::Partial(_) | PlannedValue::Unknown => None,
         };
         let upstream = stage.upstream().map(|above| {
             let known = &self.board[above].known;
@@ -303,7 +306,7 @@ impl Schedule<'_> {
         let stage = self.run.stage(id);
         let outputs = stage.upstream().flat_map(|above| self.board[above].known.outputs.values());
         let roots = outputs.filter_map(|output| match output {
-            Planned::Root { root, .. } => Some(*root),
+            PlannedValue::Root { root, .. } => Some(*root),
             _ => None,
         });
         let (board, assets) = (&self.board, &self.planner.assets);

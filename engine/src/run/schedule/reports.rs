@@ -9,32 +9,36 @@ use super::Schedule;
 use crate::engine::EngineError;
 use crate::pipeline::{StageId, StageWork};
 use crate::record::{PROGRESS, encode};
-use crate::run::message::Report;
+use crate::run::message::ProgressReport;
 use crate::run::training::SavedCheckpoint;
 
 impl Schedule<'_> {
-    pub(super) fn report(&mut self, id: StageId, report: Report) -> Result<(), EngineError> {
+    pub(super) fn report(
+        &mut self,
+        id: StageId,
+        report: ProgressReport,
+    ) -> Result<(), EngineError> {
         let stage = self.name(id);
         match report {
-            Report::Progress { done, total } => {
+            ProgressReport::Progress { done, total } => {
                 let counts = self.board[id].counts;
                 self.board[id].cost.progress = Some((done, total));
                 self.tell(Event::Progress { stage, done, total, counts });
             }
-            Report::Metrics { step, values } => {
+            ProgressReport::Metrics { step, values } => {
                 if self.run.stage(id).work == StageWork::Train {
                     self.board[id].cost.step(step, &values);
                 }
                 self.tell(Event::Metrics { stage, step, values });
             }
-            Report::SetAside(rejects) => self.set_aside(id, rejects),
-            Report::Begins(course) => self.tell(Event::TrainingStarted { stage, course }),
-            Report::CheckpointKept(saved) => self.checkpoint_kept(id, saved)?,
+            ProgressReport::SetAside(rejects) => self.quarantine_items(id, rejects),
+            ProgressReport::Begins(course) => self.tell(Event::TrainingStarted { stage, course }),
+            ProgressReport::CheckpointKept(saved) => self.checkpoint_kept(id, saved)?,
         }
         Ok(())
     }
 
-    fn set_aside(&mut self, id: StageId, rejects: Vec<(Arc<str>, Reject)>) {
+    fn quarantine_items(&mut self, id: StageId, rejects: Vec<(Arc<str>, Reject)>) {
         for (item, reject) in rejects {
             if self.board[id].aside.insert(item.clone(), reject.clone()).is_none() {
                 self.tell_quarantined(id, &item, &reject);

@@ -12,16 +12,16 @@ use crate::engine::EngineError;
 use crate::measure::MEGABYTE;
 use crate::pipeline::StageId;
 use crate::record::ItemRecord;
-use crate::run::batch::{Batch, KeptLimit};
-use crate::run::intake::Delivery;
-use crate::run::item_results::{batch, keep};
-use crate::run::item_stage::Slot;
+use crate::run::items::batch::{BatchSize, KeptLimit};
+use crate::run::items::intake::Delivery;
+use crate::run::items::item_results::{batch, keep};
+use crate::run::items::item_stage::Slot;
+use crate::run::items::program_check::QuarantinedItem;
+use crate::run::items::queue::QueuedItem;
+use crate::run::items::reaction::{FailedItem, Reaction, TIMED_OUT};
+use crate::run::items::results::{ItemEnd, ItemResult, ItemResults};
 use crate::run::message::{Failure, ItemOutcome, Outcome};
 use crate::run::obstacles::Obstacle;
-use crate::run::program_check::QuarantinedItem;
-use crate::run::queue::QueuedItem;
-use crate::run::reaction::{FailedItem, Reaction, TIMED_OUT};
-use crate::run::results::{ItemEnd, ItemResult, ItemResults};
 use crate::run::tasks::InFlight;
 
 /// The weight of a new time in the running mean.
@@ -221,7 +221,7 @@ impl Schedule<'_> {
         id: StageId,
         queued: QueuedItem,
         failure: Failure,
-        batch: Option<Batch>,
+        batch: Option<BatchSize>,
     ) -> Result<(), EngineError> {
         self.free_duplicates(&queued);
         if self.obstacles.has(Obstacle::Loss) {
@@ -281,7 +281,7 @@ impl Schedule<'_> {
     }
 
     /// A batch did not fit: smaller ones are used from now on.
-    fn halve(&mut self, id: StageId, batch: Option<Batch>, message: String) {
+    fn halve(&mut self, id: StageId, batch: Option<BatchSize>, message: String) {
         let spec = self.run.stage(id);
         let stage = self.board[id].items_mut().zip(batch);
         let half = stage.and_then(|(stage, batch)| stage.halve(spec.kind.batching, batch));

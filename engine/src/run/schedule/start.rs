@@ -12,21 +12,21 @@ use crate::engine::EngineError;
 use crate::history;
 use crate::pipeline::StageId;
 use crate::plan::items::item_reads;
-use crate::plan::{Planned, StagePlan, Work, main_output};
+use crate::plan::{PlannedValue, StagePlan, Work, main_output};
 use crate::record::{STAGE, StageRecord, encode};
 use crate::run::arrived;
-use crate::run::batch::KeptLimit;
-use crate::run::board::State;
+use crate::run::board::StageState;
 use crate::run::export_paths::left_out;
-use crate::run::intake::Intake;
-use crate::run::item_stage::ItemStage;
-use crate::run::program_check::ProgramCheck;
+use crate::run::items::batch::KeptLimit;
+use crate::run::items::intake::Intake;
+use crate::run::items::item_stage::ItemStage;
+use crate::run::items::program_check::ProgramCheck;
 
 impl Schedule<'_> {
     /// Starts every stage with known work, and then passes known outputs on.
     pub(super) fn activate_all(&mut self, works: Vec<(StageId, Work)>) -> Result<(), EngineError> {
         for (id, work) in works {
-            if self.board.is(id, State::Planned) {
+            if self.board.is(id, StageState::Planned) {
                 self.activate(id, work)?;
             }
         }
@@ -52,7 +52,7 @@ impl Schedule<'_> {
             }
             Work::Whole => {
                 self.tell_started(id, 1);
-                self.board.advance(id, State::AwaitsThread)
+                self.board.advance(id, StageState::AwaitsThread)
             }
             Work::Items(work) => {
                 let spec = self.run.stage(id);
@@ -101,7 +101,7 @@ impl Schedule<'_> {
     /// Finds pending items of a stage that exports cannot name a file after.
     fn check_export_paths(&mut self, id: StageId) -> Result<(), EngineError> {
         let Some(stage) = self.board[id].items() else { return Ok(()) };
-        let is_wanted = |id| !self.board.is(id, State::Unwanted);
+        let is_wanted = |id| !self.board.is(id, StageState::Unwanted);
         let items = stage.queue.iter().map(|queued| &queued.item);
         for (exporting, left_out) in
             left_out(self.run.pipeline, &is_wanted, (id, stage.total), items)
@@ -124,7 +124,7 @@ impl Schedule<'_> {
         for above in spec.upstream() {
             let run = &mut self.board[above];
             if let Some(stage) = run.items() {
-                let partial = Planned::Partial(Arc::new(stage.snapshot()));
+                let partial = PlannedValue::Partial(Arc::new(stage.snapshot()));
                 let rejects = stage.rejects.clone();
                 run.known.outputs = main_output(self.run.stage(above), partial);
                 run.known.rejects = rejects;

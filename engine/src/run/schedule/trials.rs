@@ -9,8 +9,8 @@ use crate::engine::EngineError;
 use crate::pipeline::{StageId, StageSpec};
 use crate::plan::sweep::failed_here_key;
 use crate::record::{FAILED, FAILED_HERE, FailedRecord, TRIES, decode, encode};
-use crate::run::board::State;
-use crate::run::item_stage::Slot;
+use crate::run::board::StageState;
+use crate::run::items::item_stage::Slot;
 use crate::run::obstacles::Obstacle;
 use crate::sweep::halving::Part;
 
@@ -22,7 +22,7 @@ const HOPELESS: usize = 3;
 impl Schedule<'_> {
     /// Ends a stage that does not run: other trials are better, or its own has failed.
     pub(super) fn leave_out(&mut self, id: StageId) -> Result<(), EngineError> {
-        self.board.advance(id, State::Done)?;
+        self.board.advance(id, StageState::Done)?;
         self.plan_below(id)
     }
 
@@ -123,7 +123,7 @@ impl Schedule<'_> {
         id: StageId,
         error: &StageError,
     ) -> Result<(), EngineError> {
-        if !self.is_ranked(id) || self.board.is(id, State::Failed) {
+        if !self.is_ranked(id) || self.board.is(id, StageState::Failed) {
             return self.fail(id, error);
         }
         let works = self.works_in_another_trial(id);
@@ -137,7 +137,8 @@ impl Schedule<'_> {
                 self.record_failure(id, FAILED_HERE, &message)?;
             }
         }
-        let failed = self.run.pipeline.ids().filter(|id| self.board.is(*id, State::Failed)).count();
+        let failed =
+            self.run.pipeline.ids().filter(|id| self.board.is(*id, StageState::Failed)).count();
         self.end_failed(id, error, !works && failed + 1 >= HOPELESS)
     }
 
@@ -153,7 +154,7 @@ impl Schedule<'_> {
         };
         let has_outcome = |other: &StageSpec| {
             let run = &self.board[other.id];
-            run.state() == State::Done && !run.known.outputs.is_empty()
+            run.state() == StageState::Done && !run.known.outputs.is_empty()
         };
         self.run.pipeline.stages.iter().filter(is_same).any(has_outcome)
     }

@@ -4,8 +4,8 @@ use stage_core::Place;
 
 use super::Schedule;
 use crate::pipeline::StageId;
-use crate::run::batch::BatchLimit;
-use crate::run::board::State;
+use crate::run::board::StageState;
+use crate::run::items::batch::BatchLimit;
 use crate::run::precedence::is_short;
 
 /// A task that takes longer, in seconds, holds a thread noticeably.
@@ -47,7 +47,7 @@ impl Schedule<'_> {
     /// Tests if a stage has work for a thread of this process.
     fn has_work_here(&self, id: StageId) -> bool {
         let run = &self.board[id];
-        let is_pending = run.has_pending_work() && run.state() != State::AwaitsClaim;
+        let is_pending = run.has_pending_work() && run.state() != StageState::AwaitsClaim;
         is_pending && self.is_here(id) && self.may_start() && self.may_work(id)
     }
 

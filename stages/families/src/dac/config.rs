@@ -12,7 +12,7 @@ const FLOAT: i64 = 4;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Config {
+pub struct DacConfig {
     pub sample_rate: u32,
     /// Channels after the first convolution; each encoder block doubles them.
     pub encoder_dim: i64,
@@ -69,9 +69,9 @@ pub struct Transformer {
     pub norm_eps: f64,
 }
 
-impl Default for Config {
-    fn default() -> Config {
-        Config {
+impl Default for DacConfig {
+    fn default() -> DacConfig {
+        DacConfig {
             sample_rate: 44_100,
             encoder_dim: 64,
             encoder_rates: vec![2, 4, 8, 8],
@@ -127,9 +127,9 @@ impl Default for Transformer {
     }
 }
 
-impl Config {
-    pub fn from_json(bytes: &[u8]) -> Result<Config, FormatError> {
-        let config: Config =
+impl DacConfig {
+    pub fn from_json(bytes: &[u8]) -> Result<DacConfig, FormatError> {
+        let config: DacConfig =
             serde_json::from_slice(bytes).map_err(|error| wrong(error.to_string()))?;
         config.check()?;
         Ok(config)
@@ -339,8 +339,8 @@ mod tests {
 
     #[test]
     fn an_empty_file_means_the_published_codec() {
-        let config = Config::from_json(b"{}").unwrap();
-        assert_eq!(config, Config::default());
+        let config = DacConfig::from_json(b"{}").unwrap();
+        assert_eq!(config, DacConfig::default());
         assert_eq!((config.encoder_hop(), config.frame()), (512, 2_048));
         assert_eq!(config.longest(), 4_096);
         assert_eq!(config.entries()[..2], [4_096, 1_024]);
@@ -348,14 +348,14 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let config = Config { encoder_dim: 8, latent_dim: 128, ..Config::default() };
+        let config = DacConfig { encoder_dim: 8, latent_dim: 128, ..DacConfig::default() };
         let text = serde_json::to_vec(&config).unwrap();
-        assert_eq!(serde_json::from_slice::<Config>(&text).unwrap(), config);
+        assert_eq!(serde_json::from_slice::<DacConfig>(&text).unwrap(), config);
     }
 
     #[test]
     fn sizes_that_make_no_codec_are_refused() {
-        let refused = |text: &str| Config::from_json(text.as_bytes()).unwrap_err().to_string();
+        let refused = |text: &str| DacConfig::from_json(text.as_bytes()).unwrap_err().to_string();
         for (text, expected) in [
             (r#"{"encoder_dim": 0}"#, "encoder_dim is 0, expected 1 to 1048576"),
             (r#"{"encoder_rates": [2, 4]}"#, "4 encoder_transformer_layers for 2 encoder_rates"),

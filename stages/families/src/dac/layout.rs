@@ -3,7 +3,7 @@
 //! Names are those of the original's state dict. A convolution with weight norm is stored as
 //! `weight_g` (magnitude) and `weight_v` (direction), for both spellings in files.
 
-use super::config::{Config, Transformer};
+use super::config::{DacConfig, Transformer};
 use crate::scope::parameters;
 
 /// The expansion of channels inside a ConvNeXt block.
@@ -11,11 +11,11 @@ const WIDENING: i64 = 4;
 
 /// Names with shapes, in no particular order; no name twice.
 #[derive(Debug, Default)]
-pub struct Layout(pub Vec<(String, Vec<i64>)>);
+pub struct DacLayout(pub Vec<(String, Vec<i64>)>);
 
-impl Layout {
-    pub fn of(config: &Config) -> Layout {
-        let mut layout = Layout::default();
+impl DacLayout {
+    pub fn of(config: &DacConfig) -> DacLayout {
+        let mut layout = DacLayout::default();
         layout.encoder(config);
         layout.quantizer(config);
         layout.decoder(config);
@@ -31,7 +31,7 @@ impl Layout {
         self.0.push((name, shape.to_vec()));
     }
 
-    fn encoder(&mut self, config: &Config) {
+    fn encoder(&mut self, config: &DacConfig) {
         let levels = config.encoder_rates.len();
         self.normed("encoder.block.0.conv", [config.encoder_dim, 1, 7], config.encoder_dim);
         for (level, rate) in config.encoder_rates.iter().enumerate() {
@@ -51,7 +51,7 @@ impl Layout {
         self.normed(&last, [config.latent_dim, channels, 3], config.latent_dim);
     }
 
-    fn quantizer(&mut self, config: &Config) {
+    fn quantizer(&mut self, config: &DacConfig) {
         let (quantizer, channels) = (&config.quantizer, config.latent_dim);
         let factors = quantizer.downsample_factor.len();
         for (at, factor) in quantizer.downsample_factor.iter().enumerate() {
@@ -70,14 +70,14 @@ impl Layout {
         }
     }
 
-    fn codebook(&mut self, name: &str, entries: i64, config: &Config) {
+    fn codebook(&mut self, name: &str, entries: i64, config: &DacConfig) {
         let (dim, channels) = (config.quantizer.codebook_dim, config.latent_dim);
         self.normed(&format!("{name}.in_proj"), [dim, channels, 1], dim);
         self.normed(&format!("{name}.out_proj"), [channels, dim, 1], channels);
         self.add(format!("{name}.codebook.weight"), &[entries, dim]);
     }
 
-    fn decoder(&mut self, config: &Config) {
+    fn decoder(&mut self, config: &DacConfig) {
         let levels = config.decoder_rates.len();
         let first = [config.decoder_dim, config.latent_dim, 7];
         self.normed("decoder.model.0.conv", first, config.decoder_dim);
@@ -160,7 +160,7 @@ mod tests {
     /// the three transformers.
     #[test]
     fn the_published_codec_has_its_tensors_and_parameters() {
-        let layout = Layout::of(&Config::default());
+        let layout = DacLayout::of(&DacConfig::default());
         let names: BTreeSet<&String> = layout.0.iter().map(|(name, _)| name).collect();
         assert_eq!(layout.parameters(), 391_430_530);
         assert_eq!(names.len(), layout.0.len());

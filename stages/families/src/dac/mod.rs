@@ -14,12 +14,12 @@ use crate::artifact::{self, CONFIG, CONFIG_KIND};
 use crate::export::{Exporter, Format, Recipes, as_they_are, copies};
 use crate::family::Family;
 use crate::fish;
-use crate::import::{self, Imported, Importer, Opened, Part, Request, description};
+use crate::import::{self, ImportedModel, Importer, Part, Request, WeightSource, description};
 use crate::kinds::vq;
-use crate::model::{Assumed, Codec, Model, sizes};
+use crate::model::{AssumedModel, Codec, Model, sizes};
 use crate::working::Working;
-pub use config::{CPU_PIECE, Config, EncoderTransformer, Quantizer, Transformer};
-pub use layout::{Layout, codebook_name};
+pub use config::{CPU_PIECE, DacConfig, EncoderTransformer, Quantizer, Transformer};
+pub use layout::{DacLayout, codebook_name};
 
 /// The configuration that means the published one.
 const AS_PUBLISHED: &[u8] = b"{}\n";
@@ -31,9 +31,9 @@ const WEIGHT_BYTES: f64 = 4.0;
 
 pub struct Dac;
 
-impl Model for Config {
+impl Model for DacConfig {
     fn parameters(&self) -> i64 {
-        Layout::of(self).parameters()
+        DacLayout::of(self).parameters()
     }
 
     fn bytes(&self, _: &Parameters) -> f64 {
@@ -41,7 +41,7 @@ impl Model for Config {
     }
 
     fn sizes(&self) -> Vec<i64> {
-        sizes(&Layout::of(self).0)
+        sizes(&DacLayout::of(self).0)
     }
 }
 
@@ -54,10 +54,10 @@ impl Family for Dac {
         "the codec of Fish Speech"
     }
 
-    fn assumed(&self) -> Option<Assumed> {
+    fn assumed(&self) -> Option<AssumedModel> {
         let told =
             "the codec has the size of the published one of Fish Speech: 391 million parameters";
-        Some(Assumed { model: Box::new(Config::default()), told })
+        Some(AssumedModel { model: Box::new(DacConfig::default()), told })
     }
 
     fn config_file(&self) -> &'static str {
@@ -65,11 +65,11 @@ impl Family for Dac {
     }
 
     fn read(&self, config: &[u8]) -> Option<Box<dyn Model>> {
-        Some(Box::new(Config::from_json(config).ok()?))
+        Some(Box::new(DacConfig::from_json(config).ok()?))
     }
 
     fn codec(&self) -> Option<Codec> {
-        let bytes = Model::parameters(&Config::default()) as f64 * WEIGHT_BYTES;
+        let bytes = Model::parameters(&DacConfig::default()) as f64 * WEIGHT_BYTES;
         Some(Codec { share: 1.0, told: None, bytes, working_bytes: encoding_bytes })
     }
 
@@ -87,7 +87,7 @@ fn encoding_bytes(working: &Working<'_>) -> f64 {
     if working.is_gpu || working.kind.name != vq::ENCODE.name {
         return 0.0;
     }
-    let config = Config::default();
+    let config = DacConfig::default();
     let samples = working.seconds * f64::from(config.sample_rate);
     let frames = (samples / config.frame() as f64).ceil() as i64;
     working.threads.min(working.items) * config.encode_bytes_of_thread(frames) as f64
@@ -108,20 +108,20 @@ impl Importer for Dac {
 
     fn import(
         &self,
-        weights: Opened,
+        weights: WeightSource,
         request: &Request<'_>,
         context: &mut dyn Context,
-    ) -> Result<Imported, StageError> {
+    ) -> Result<ImportedModel, StageError> {
         let config = match (request.chosen_config(context)?, request.files.beside(CONFIG_FILE)?) {
             (Some(config), _) => config,
             (None, Some(config)) => description(CONFIG_FILE, &config, context)?,
             (None, None) => Bytes::from_static(AS_PUBLISHED),
         };
-        let sizes = Config::from_json(&config).map_err(|error| error.of(CONFIG_FILE))?;
-        let mut layout = import::Layout::renamed(&weights.file, self.prefixes(), fish::kept)?;
-        layout.fit(&as_stored(Layout::of(&sizes).0, layout.names()))?;
+        let sizes = DacConfig::from_json(&config).map_err(|error| error.of(CONFIG_FILE))?;
+        let mut layout = import::TensorLayout::renamed(&weights.file, self.prefixes(), fish::kept)?;
+        layout.fit(&as_stored(DacLayout::of(&sizes).0, layout.names()))?;
         let values = vec![(CONFIG.to_owned(), NewValue::bytes(CONFIG_KIND, config))];
-        Ok(Imported { parts: vec![Part { weights, layout }], values, notes: Vec::new() })
+        Ok(ImportedModel { parts: vec![Part { weights, layout }], values, notes: Vec::new() })
     }
 }
 

@@ -10,7 +10,7 @@ use stage_formats::shapes::Expected;
 
 /// A checked and complete configuration.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Config {
+pub struct DualArConfig {
     pub vocab_size: i64,
     pub codebook_size: i64,
     pub num_codebooks: i64,
@@ -46,7 +46,7 @@ pub struct Stack {
 /// The file as written. Settings that training overrides or no longer uses are not listed: unknown
 /// fields are ignored, since releases differ in them.
 #[derive(Debug, Deserialize)]
-struct Published {
+struct PublishedConfig {
     model_type: String,
     vocab_size: i64,
     n_layer: i64,
@@ -95,14 +95,14 @@ fn default_head_dim() -> Option<i64> {
     Some(64)
 }
 
-impl Config {
-    pub fn parse(json: &[u8]) -> Result<Config, FormatError> {
-        let published: Published =
+impl DualArConfig {
+    pub fn parse(json: &[u8]) -> Result<DualArConfig, FormatError> {
+        let published: PublishedConfig =
             serde_json::from_slice(json).map_err(|error| refused(error.to_string()))?;
-        Config::resolve(published)
+        DualArConfig::resolve(published)
     }
 
-    fn resolve(file: Published) -> Result<Config, FormatError> {
+    fn resolve(file: PublishedConfig) -> Result<DualArConfig, FormatError> {
         if file.model_type != "dual_ar" {
             return Err(refused(format!(
                 "`model_type` is `{}`, expected `dual_ar`",
@@ -113,7 +113,7 @@ impl Config {
             return Err(refused("it is a reward model, which does not make speech"));
         }
         let slow = file.slow()?;
-        let config = Config {
+        let config = DualArConfig {
             vocab_size: file.vocab_size,
             codebook_size: file.codebook_size,
             num_codebooks: file.num_codebooks,
@@ -191,7 +191,7 @@ impl Config {
     }
 }
 
-impl Published {
+impl PublishedConfig {
     fn slow(&self) -> Result<Stack, FormatError> {
         in_range("dim", self.dim, 1, LARGEST)?;
         in_range("n_head", self.n_head, 1, LARGEST)?;
@@ -303,13 +303,13 @@ mod tests {
     const SMALL: &str = r#"{"model_type": "dual_ar", "vocab_size": 100, "n_layer": 1,
         "dim": 300, "n_head": 4, "codebook_size": 8, "num_codebooks": 2"#;
 
-    fn small(more: &str) -> Result<Config, FormatError> {
-        Config::parse(format!("{SMALL}{more}}}").as_bytes())
+    fn small(more: &str) -> Result<DualArConfig, FormatError> {
+        DualArConfig::parse(format!("{SMALL}{more}}}").as_bytes())
     }
 
     #[test]
     fn the_released_model_has_its_published_size() {
-        let config = Config::parse(S1_MINI.as_bytes()).unwrap();
+        let config = DualArConfig::parse(S1_MINI.as_bytes()).unwrap();
         assert_eq!(config.parameters(), 860_169_216);
         let tensors = config.tensors();
         let shape = |name: &str| tensors.iter().find(|(own, _)| own == name).unwrap().1.clone();
@@ -362,7 +362,7 @@ mod tests {
             let error = small(more).unwrap_err().to_string();
             assert!(error.contains(told), "{error}");
         }
-        let error = Config::parse(br#"{"model_type": "naive"}"#).unwrap_err().to_string();
+        let error = DualArConfig::parse(br#"{"model_type": "naive"}"#).unwrap_err().to_string();
         assert!(error.contains("missing field"), "{error}");
     }
 }

@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 use stage_core::{Context, Fields, NewValue, StageError};
 use stage_formats::json::{JSON, to_json};
 
-use super::{DualAr, Lora};
+use super::{DualAr, DualArLora};
 use crate::artifact::{CONFIG, LINEAGE, SPECIAL_TOKENS, TOKENIZER};
 use crate::export::{Exporter, Format, Recipes, as_they_are, copies};
 use crate::import::CONFIG_FILE;
@@ -24,7 +24,7 @@ impl Exporter for DualAr {
     }
 }
 
-impl Exporter for Lora {
+impl Exporter for DualArLora {
     fn weights(&self, adapters: &Fields, format: Format) -> Vec<(&'static str, Recipes)> {
         let name = match format {
             Format::Pth => "adapters.pth",

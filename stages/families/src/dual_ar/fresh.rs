@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use stage_core::{ParameterValue, Parameters, StageError};
 
-use super::Config;
+use super::DualArConfig;
 use stage_formats::FormatError;
 
 /// Embedding tables have a multiple of this number of rows.
@@ -58,14 +58,14 @@ pub fn published(
     }))
 }
 
-impl Config {
+impl DualArConfig {
     /// The published small model of 860 million parameters.
-    pub fn s1_mini() -> Result<Config, FormatError> {
+    pub fn s1_mini() -> Result<DualArConfig, FormatError> {
         let shape = ("shape".to_owned(), ParameterValue::Text("s1-mini".to_owned()));
         let parameters = Parameters([shape].into());
         let published = published(&parameters, PUBLISHED_CODES, 0)
             .map_err(|error| crate::sizes::refused(error.to_string()))?;
-        Config::parse(published.to_string().as_bytes())
+        DualArConfig::parse(published.to_string().as_bytes())
     }
 }
 
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn the_preset_is_the_published_model() {
-        let config = Config::s1_mini().unwrap();
+        let config = DualArConfig::s1_mini().unwrap();
         assert_eq!(config.parameters(), 860_169_216);
         assert_eq!((config.fast.head_dim, config.max_seq_len), (64, 8192));
     }

@@ -7,11 +7,12 @@ use stage_formats::WeightFile;
 use stage_formats::bpe::Bpe;
 
 use super::config::FIELDS;
-use super::{Config, DualAr};
+use super::{DualAr, DualArConfig};
 use crate::artifact::{CONFIG, CONFIG_KIND, SPECIAL_TOKENS, TOKENIZER, TOKENIZER_KIND};
 use crate::fish;
 use crate::import::{
-    Files, Imported, Importer, Layout, Opened, Part, Request, description, unknown_fields,
+    AssetFiles, ImportedModel, Importer, Part, Request, TensorLayout, WeightSource, description,
+    unknown_fields,
 };
 
 /// Tensors of another modality in the published file, which the original drops too.
@@ -31,22 +32,22 @@ impl Importer for DualAr {
 
     fn import(
         &self,
-        weights: Opened,
+        weights: WeightSource,
         request: &Request<'_>,
         context: &mut dyn Context,
-    ) -> Result<Imported, StageError> {
+    ) -> Result<ImportedModel, StageError> {
         let config = request.config(context)?;
         let mut layout = layout(&weights.file, self.prefixes())?;
-        let published = Config::parse(&config)?;
+        let published = DualArConfig::parse(&config)?;
         layout.fit(&published.tensors())?;
         let notes = unknown_fields(&config, "", &[FIELDS]);
         let mut values = tokenizer(&request.files, published.vocab_size as usize, context)?;
         values.push((CONFIG.to_owned(), NewValue::bytes(CONFIG_KIND, config)));
-        Ok(Imported { parts: vec![Part { weights, layout }], values, notes })
+        Ok(ImportedModel { parts: vec![Part { weights, layout }], values, notes })
     }
 }
 
-fn layout(file: &WeightFile, prefixes: &[&str]) -> Result<Layout, StageError> {
+fn layout(file: &WeightFile, prefixes: &[&str]) -> Result<TensorLayout, StageError> {
     let names = file.plain_names(prefixes).names;
     let mut stored: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let is_kept = |name: &str| fish::kept(name).is_some() && !name.contains(OTHER_MODALITY);
@@ -56,7 +57,7 @@ fn layout(file: &WeightFile, prefixes: &[&str]) -> Result<Layout, StageError> {
             None => drop(stored.insert(name.clone(), vec![own.clone()])),
         }
     }
-    Layout::of(file, stored)
+    TensorLayout::of(file, stored)
 }
 
 /// If a name is one of three that belong together: the name of the whole, and the stored names of
@@ -70,7 +71,7 @@ fn joined(name: &str, names: &BTreeMap<String, String>) -> Option<(String, Vec<S
 
 /// The files of the tokenizer, if there are any, after checking that they fit the model.
 fn tokenizer(
-    files: &Files,
+    files: &AssetFiles,
     rows: usize,
     context: &mut dyn Context,
 ) -> Result<Vec<(String, NewValue)>, StageError> {

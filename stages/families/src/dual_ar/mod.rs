@@ -15,10 +15,10 @@ use crate::artifact;
 use crate::export::Exporter;
 use crate::family::Family;
 use crate::import::Importer;
-use crate::model::{Assumed, Model};
-use crate::speech::{Published, manifest, quoted};
+use crate::model::{AssumedModel, Model};
+use crate::speech::{PublishedFiles, manifest, quoted};
 pub use clip::{CLIP_SALT, clip_identity};
-pub use config::{Config, Stack};
+pub use config::{DualArConfig, Stack};
 
 /// The sample rate of the published codec.
 const CODEC_RATE: u32 = 44_100;
@@ -51,7 +51,7 @@ impl Family for DualAr {
         model::fresh(kind, parameters, codec)
     }
 
-    fn assumed(&self) -> Option<Assumed> {
+    fn assumed(&self) -> Option<AssumedModel> {
         model::assumed()
     }
 
@@ -71,7 +71,7 @@ impl Family for DualAr {
         Some("fish-speech")
     }
 
-    fn speech(&self, files: &Published) -> Result<String, String> {
+    fn speech(&self, files: &PublishedFiles) -> Result<String, String> {
         let codec = quoted(files.codec.as_ref().unwrap_or(&files.folder));
         let mut manifest = manifest(files, artifact::DUAL_AR);
         manifest.push_str(&format!(
@@ -95,9 +95,9 @@ impl Family for DualAr {
     }
 }
 
-pub struct Lora;
+pub struct DualArLora;
 
-impl Family for Lora {
+impl Family for DualArLora {
     fn name(&self) -> &'static str {
         artifact::LORA
     }

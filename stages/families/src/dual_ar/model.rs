@@ -3,8 +3,8 @@
 use cache::Digest;
 use stage_core::{Fields, Kind, Parameters};
 
-use super::{Config, Stack, clip, fresh, kinds};
-use crate::model::{Assumed, Model, sizes};
+use super::{DualArConfig, Stack, clip, fresh, kinds};
+use crate::model::{AssumedModel, Model, sizes};
 use crate::training::{Effort, Memory, Rows, Setting, TokenRows, Trainable};
 use crate::working::{Working, keys_and_values};
 
@@ -27,9 +27,9 @@ const LETTERS_PER_SECOND: f64 = 14.0;
 /// Columns of the prompt beside the text: its marks, and a reference of some seconds.
 const PROMPT: f64 = 200.0;
 
-impl Model for Config {
+impl Model for DualArConfig {
     fn parameters(&self) -> i64 {
-        Config::parameters(self)
+        DualArConfig::parameters(self)
     }
 
     fn bytes(&self, stage: &Parameters) -> f64 {
@@ -86,7 +86,7 @@ impl Model for Config {
     }
 }
 
-impl Trainable for Config {
+impl Trainable for DualArConfig {
     fn rows(&self, parameters: &Parameters) -> Rows {
         let is_packed = parameters.flag("packing").unwrap_or(true);
         Rows::Tokens(TokenRows {
@@ -115,7 +115,7 @@ impl Trainable for Config {
 }
 
 pub fn read(config: &[u8]) -> Option<Box<dyn Model>> {
-    Some(Box::new(Config::parse(config).ok()?))
+    Some(Box::new(DualArConfig::parse(config).ok()?))
 }
 
 /// The model that `fish.init` makes.
@@ -134,10 +134,10 @@ pub fn fresh(
     read(fresh::published(parameters, codes, WORDS).ok()?.to_string().as_bytes())
 }
 
-pub fn assumed() -> Option<Assumed> {
+pub fn assumed() -> Option<AssumedModel> {
     let told = "a text model of unknown size has the size of openaudio-s1-mini: 860 million \
                 parameters, 28 layers of 1,024, kept in bf16";
-    Some(Assumed { model: Box::new(Config::s1_mini().ok()?), told })
+    Some(AssumedModel { model: Box::new(DualArConfig::s1_mini().ok()?), told })
 }
 
 #[cfg(test)]
@@ -152,13 +152,13 @@ mod tests {
     fn with(
         written: &[(&str, ParameterValue)],
         items: f64,
-        figure: fn(&Config, &Working<'_>) -> f64,
+        figure: fn(&DualArConfig, &Working<'_>) -> f64,
     ) -> f64 {
         let parameters = written_over_usual(written);
         let (kind, seconds, is_gpu) = (&kinds::SYNTHESIZE, 10.0, true);
         let working =
             Working { kind, parameters: &parameters, items, seconds, threads: 1.0, is_gpu };
-        figure(&Config::s1_mini().unwrap(), &working)
+        figure(&DualArConfig::s1_mini().unwrap(), &working)
     }
 
     #[test]
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(bytes(&[short], 1.0), row(45.0));
         // No row is longer than the model has positions.
         let long = ("limit", ParameterValue::Number(1000.0));
-        let most = Config::s1_mini().unwrap().max_seq_len as f64;
+        let most = DualArConfig::s1_mini().unwrap().max_seq_len as f64;
         assert_eq!(bytes(&[long], 1.0), row(most - 255.0));
     }
 }

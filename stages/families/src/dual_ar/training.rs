@@ -2,7 +2,7 @@
 //! run in a chain that keeps the input of each block, or all activations; logits and the fast
 //! layers exist for a chunk of the positions at a time.
 
-use super::{Config, Stack};
+use super::{DualArConfig, Stack};
 use crate::training::{F32, Memory, Setting};
 
 /// The size of a chunk: positions with logits, and frames in the fast layers.
@@ -17,7 +17,7 @@ const KEPT: f64 = 0.5;
 /// A multiplication and an addition.
 const OPERATIONS: f64 = 2.0;
 
-impl Config {
+impl DualArConfig {
     /// The peak memory of a step.
     pub fn training_memory(&self, setting: &Setting) -> Memory {
         let tensors = self.tensors();
@@ -126,7 +126,7 @@ mod tests {
     }
 
     fn memory(setting: &Setting) -> Memory {
-        Config::s1_mini().unwrap().training_memory(setting)
+        DualArConfig::s1_mini().unwrap().training_memory(setting)
     }
 
     /// The figures were derived by hand from the published sizes: 860.2 million parameters, at 2
@@ -144,7 +144,8 @@ mod tests {
     /// 28 layers at 4 rows of 4096 tokens of 1024 values of 2 bytes: 0.94 GB, and one state more.
     #[test]
     fn checkpointed_states_are_those_between_the_blocks() {
-        let (kept, _) = Config::s1_mini().unwrap().slow.activations(4.0 * 4096.0, 0.0, &full());
+        let (kept, _) =
+            DualArConfig::s1_mini().unwrap().slow.activations(4.0 * 4096.0, 0.0, &full());
         assert_eq!(kept, 29.0 * 4.0 * 4096.0 * 1024.0 * 2.0);
     }
 
@@ -165,7 +166,7 @@ mod tests {
     #[test]
     fn recomputing_and_training_all_weights_take_more_time() {
         let operations =
-            |setting: &Setting| Config::s1_mini().unwrap().training_operations(setting);
+            |setting: &Setting| DualArConfig::s1_mini().unwrap().training_operations(setting);
         assert!(operations(&Setting { checkpointing: false, ..full() }) < operations(&full()));
         assert!(operations(&adapters(8)) < operations(&full()));
         let double = Setting { rows: 8, ..full() };
@@ -191,7 +192,7 @@ mod tests {
         // A second of speech with its text has 27 tokens, 21.5 of them frames, and each clip has 20
         // more.
         const FRAMES: f64 = 0.72;
-        let (config, setting) = (Config::s1_mini().unwrap(), reported());
+        let (config, setting) = (DualArConfig::s1_mini().unwrap(), reported());
         let own = config.training_memory(&setting);
         let tokens = (setting.rows * setting.length) as f64;
         let codes = FRAMES * tokens * config.num_codebooks as f64;
@@ -207,7 +208,7 @@ mod tests {
 
     #[test]
     fn what_goes_into_adapters_is_kept_for_their_way_back() {
-        let (config, all) = (Config::s1_mini().unwrap(), reported());
+        let (config, all) = (DualArConfig::s1_mini().unwrap(), reported());
         // Attention reads 1,024 and 2,048 values of a token, the gated feed-forward layer 1,024
         // twice and 3,072.
         let inputs = |setting: &Setting| {
@@ -231,7 +232,7 @@ mod tests {
 
     #[test]
     fn only_named_modules_have_adapters() {
-        let config = Config::s1_mini().unwrap();
+        let config = DualArConfig::s1_mini().unwrap();
         let values = |pattern: &str| {
             let one = Adapters { rank: 8, patterns: vec![pattern.to_owned()] };
             let one = Setting { adapters: Some(one), ..full() };

@@ -5,11 +5,11 @@ mod recipe;
 use std::collections::BTreeMap;
 
 use stage_core::{Blob, Context, Fields, NewValue, StageError};
-use stage_formats::onnx::Stored;
+use stage_formats::onnx::WeightType;
 
 use crate::artifact::{self, CONFIG};
 use crate::import::CONFIG_FILE;
-use crate::onnx::{Files, Target};
+use crate::onnx::{GraphFiles, Target};
 pub use recipe::Recipe;
 
 /// The tensors of a file by name.
@@ -66,9 +66,9 @@ pub trait Exporter: Sync {
         &self,
         _model: &Fields,
         _target: Target,
-        _stored: Stored,
+        _stored: WeightType,
         _context: &mut dyn Context,
-    ) -> Result<Files, StageError> {
+    ) -> Result<GraphFiles, StageError> {
         Err(StageError::with_help(
             "models of this family have no ONNX form",
             "leave out `format`: `throstle serve` works with the files of the original project",

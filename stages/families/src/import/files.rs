@@ -19,7 +19,7 @@ const MAX_DESCRIPTION: u64 = 1 << 20;
 const MAX_TOKENIZER: u64 = 16 << 20;
 
 /// A weight file, or the shards of one; only the directories have been read.
-pub struct Opened {
+pub struct WeightSource {
     /// Of all contents together.
     pub digest: Digest,
     pub file: WeightFile,
@@ -32,7 +32,7 @@ struct Source {
     parts: Arc<dyn FileParts>,
 }
 
-impl Opened {
+impl WeightSource {
     /// Verifies the contents, before any result is made from them.
     pub fn verify(&self) -> Result<(), StageError> {
         self.sources.iter().try_for_each(|Source { path, parts, .. }| {
@@ -42,16 +42,16 @@ impl Opened {
     }
 }
 
-pub struct Files<'a> {
+pub struct AssetFiles<'a> {
     asset: &'a Fields,
     weights: &'a str,
     folder: &'a str,
 }
 
-impl<'a> Files<'a> {
+impl<'a> AssetFiles<'a> {
     /// The files beside the weight file at this path.
-    pub fn new(asset: &'a Fields, weights: &'a str) -> Files<'a> {
-        Files { asset, weights, folder: weights.rfind('/').map_or("", |at| &weights[..=at]) }
+    pub fn new(asset: &'a Fields, weights: &'a str) -> AssetFiles<'a> {
+        AssetFiles { asset, weights, folder: weights.rfind('/').map_or("", |at| &weights[..=at]) }
     }
 
     pub fn exactly(&self, path: &str) -> Result<Arc<Blob>, StageError> {
@@ -98,14 +98,18 @@ impl<'a> Files<'a> {
     }
 
     /// A weight file, which is read one tensor at a time. An index gives the shards beside it.
-    pub fn weights(&self, path: &str, context: &mut dyn Context) -> Result<Opened, StageError> {
+    pub fn weights(
+        &self,
+        path: &str,
+        context: &mut dyn Context,
+    ) -> Result<WeightSource, StageError> {
         let source = Source::open(path, &*self.exactly(path)?, context)?;
         if !is_index(path) {
             let file = WeightFile::read(source.parts.clone()).map_err(|error| error.of(path))?;
-            return Ok(Opened { digest: source.digest, file, sources: vec![source] });
+            return Ok(WeightSource { digest: source.digest, file, sources: vec![source] });
         }
         let index = Index::read(source.parts.clone()).map_err(|error| error.of(path))?;
-        let beside = Files::new(self.asset, path);
+        let beside = AssetFiles::new(self.asset, path);
         let mut sources = vec![source];
         let file = index.open(|name| -> Result<Option<WeightFile>, ShardError> {
             let Some(blob) = beside.beside(name)? else { return Ok(None) };
@@ -121,7 +125,7 @@ impl<'a> Files<'a> {
         let mut sink = HashSink::default();
         sink.group("shards", sources.len());
         sources.iter().for_each(|source| sink.digest("file", &source.digest));
-        Ok(Opened { digest: sink.finish(), file, sources })
+        Ok(WeightSource { digest: sink.finish(), file, sources })
     }
 
     /// The start of a neighbouring file, if there is one.

@@ -8,8 +8,8 @@ use stage_formats::weight_norm::paired;
 use stage_formats::{FormatError, Tensor, TensorInfo, WeightFile};
 
 /// The tensors of a model by name.
-pub struct Layout {
-    tensors: BTreeMap<String, Place>,
+pub struct TensorLayout {
+    tensors: BTreeMap<String, TensorOrigin>,
     /// Tensors of the file that no model of the family has, or that are computed again.
     pub dropped: u64,
     /// Names of further tensors, which the model does not have.
@@ -17,13 +17,13 @@ pub struct Layout {
 }
 
 /// The origin of a tensor.
-struct Place {
+struct TensorOrigin {
     info: TensorInfo,
     /// Names in the file; several tensors are stacked.
     stored: Vec<String>,
 }
 
-impl Layout {
+impl TensorLayout {
     /// From tensors by name, each with its names in the file.
     ///
     /// # Errors
@@ -32,7 +32,7 @@ impl Layout {
     pub fn of(
         file: &WeightFile,
         stored: BTreeMap<String, Vec<String>>,
-    ) -> Result<Layout, StageError> {
+    ) -> Result<TensorLayout, StageError> {
         let infos = file.tensors();
         let used: usize = stored.values().map(Vec::len).sum();
         let dropped = infos.len().saturating_sub(used) as u64;
@@ -46,9 +46,9 @@ impl Layout {
                     StageError::failed(format!("the parts of `{name}` do not fit together"))
                 })?,
             };
-            tensors.insert(name, Place { info, stored });
+            tensors.insert(name, TensorOrigin { info, stored });
         }
-        Ok(Layout { tensors, dropped, unknown: Vec::new() })
+        Ok(TensorLayout { tensors, dropped, unknown: Vec::new() })
     }
 
     /// Renames the tensors of a file, and drops those without a new name.
@@ -60,7 +60,7 @@ impl Layout {
         file: &WeightFile,
         prefixes: &[&str],
         rename: impl Fn(&str) -> Option<String>,
-    ) -> Result<Layout, StageError> {
+    ) -> Result<TensorLayout, StageError> {
         let mut names: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for (name, stored) in file.plain_names(prefixes).names {
             let Some(name) = rename(&name) else { continue };
@@ -69,12 +69,12 @@ impl Layout {
                 return Err(StageError::failed(message));
             }
         }
-        Layout::of(file, names)
+        TensorLayout::of(file, names)
     }
 
     /// Removes the last axis, of size one, if a file has it and the model does not.
     pub fn drop_last_axis(&mut self, is_meant: impl Fn(&str) -> bool) {
-        for (name, Place { info, .. }) in &mut self.tensors {
+        for (name, TensorOrigin { info, .. }) in &mut self.tensors {
             if is_meant(name) && matches!(info.shape[..], [_, _, 1]) {
                 info.shape.pop();
             }
@@ -109,7 +109,8 @@ impl Layout {
 
     /// The shapes of the tensors, in the integers of libtorch.
     pub fn shapes(&self) -> impl Iterator<Item = (&str, Vec<i64>)> {
-        let sizes = |place: &Place| place.info.shape.iter().map(|size| *size as i64).collect();
+        let sizes =
+            |place: &TensorOrigin| place.info.shape.iter().map(|size| *size as i64).collect();
         self.tensors.iter().map(move |(name, place)| (name.as_str(), sizes(place)))
     }
 

@@ -9,8 +9,8 @@ use stage_core::{Context, NewValue, StageError};
 use stage_formats::WeightFile;
 
 pub use fields::{TRANSFORMERS_FIELDS, unknown_fields};
-pub use files::{Files, Opened, description};
-pub use layout::Layout;
+pub use files::{AssetFiles, WeightSource, description};
+pub use layout::TensorLayout;
 
 /// The configuration of most published models.
 pub const CONFIG_FILE: &str = "config.json";
@@ -49,10 +49,10 @@ pub trait Importer: Sync {
     /// If a file is missing, damaged, or does not fit the others.
     fn import(
         &self,
-        weights: Opened,
+        weights: WeightSource,
         request: &Request<'_>,
         context: &mut dyn Context,
-    ) -> Result<Imported, StageError>;
+    ) -> Result<ImportedModel, StageError>;
 }
 
 impl dyn Importer + '_ {
@@ -66,7 +66,7 @@ impl dyn Importer + '_ {
 
 /// The request of an import.
 pub struct Request<'a> {
-    pub files: Files<'a>,
+    pub files: AssetFiles<'a>,
     /// The parameters of this name: paths in the asset.
     pub config: Option<String>,
     pub discriminator: Option<String>,
@@ -90,12 +90,12 @@ impl Request<'_> {
 
 /// A weight file, and the selection of its tensors.
 pub struct Part {
-    pub weights: Opened,
-    pub layout: Layout,
+    pub weights: WeightSource,
+    pub layout: TensorLayout,
 }
 
 /// The tensors of a model, and its fields except these, the family and the licence.
-pub struct Imported {
+pub struct ImportedModel {
     pub parts: Vec<Part>,
     pub values: Vec<(String, NewValue)>,
     pub notes: Vec<(String, u64)>,

@@ -1,13 +1,13 @@
 //! Constraints on a configuration of VITS.
 
-use super::config::{Config, PAIRED_BLOCKS, SINGLE_BLOCKS};
+use super::config::{PAIRED_BLOCKS, SINGLE_BLOCKS, VitsConfig};
 use crate::sizes::{LARGEST, in_range, refused};
 use stage_formats::FormatError;
 
 /// The largest number of layers or parts of one kind.
 const MOST: i64 = 256;
 
-impl Config {
+impl VitsConfig {
     /// Refuses impossible configurations, and names the field.
     pub(super) fn check(&self) -> Result<(), FormatError> {
         if self.model_type != "vits" {

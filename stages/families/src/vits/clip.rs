@@ -3,7 +3,7 @@
 use cache::Digest;
 use stage_core::Fields;
 
-use super::Config;
+use super::VitsConfig;
 use crate::clips::Identity;
 
 /// For the draw of held-out clips.
@@ -15,7 +15,7 @@ pub fn clip_identity(text: &str, audio: &Digest, speaker: Option<&str>) -> Diges
 }
 
 /// The same by the fields of a clip.
-pub(super) fn of_fields(config: &Config, fields: &Fields) -> Option<Digest> {
+pub(super) fn of_fields(config: &VitsConfig, fields: &Fields) -> Option<Digest> {
     let speaker = fields.text("speaker").filter(|_| config.num_speakers > 1);
     Some(clip_identity(fields.text("text")?, &fields.blob("audio")?.digest, speaker))
 }

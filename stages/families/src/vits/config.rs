@@ -11,7 +11,7 @@ use stage_formats::FormatError;
 /// finetune-hf-vits and matter in training only.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Config {
+pub struct VitsConfig {
     pub model_type: String,
     pub vocab_size: i64,
     pub hidden_size: i64,
@@ -84,9 +84,9 @@ fn is_paired(resblock: &str) -> bool {
     resblock == PAIRED_BLOCKS
 }
 
-impl Default for Config {
-    fn default() -> Config {
-        Config {
+impl Default for VitsConfig {
+    fn default() -> VitsConfig {
+        VitsConfig {
             model_type: String::new(),
             vocab_size: 38,
             hidden_size: 192,
@@ -158,9 +158,9 @@ pub(super) const FIELDS: &str = "\
     discriminator_periods discriminator_scale_channels discriminator_stride hop_length \
     segment_size resblock speaks_only";
 
-impl Config {
-    pub fn parse(json: &[u8]) -> Result<Config, FormatError> {
-        let config: Config =
+impl VitsConfig {
+    pub fn parse(json: &[u8]) -> Result<VitsConfig, FormatError> {
+        let config: VitsConfig =
             serde_json::from_slice(json).map_err(|error| refused(error.to_string()))?;
         config.check()?;
         Ok(config)
@@ -208,14 +208,15 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn config(more: &str) -> Result<Config, FormatError> {
-        Config::parse(format!(r#"{{"model_type": "vits"{more}}}"#).as_bytes())
+    fn config(more: &str) -> Result<VitsConfig, FormatError> {
+        VitsConfig::parse(format!(r#"{{"model_type": "vits"{more}}}"#).as_bytes())
     }
 
     #[test]
     fn what_is_not_said_is_as_in_the_published_models() {
         let config = config(r#", "vocab_size": 60, "pad_token_id": null"#).unwrap();
-        let expected = Config { model_type: "vits".into(), vocab_size: 60, ..Config::default() };
+        let expected =
+            VitsConfig { model_type: "vits".into(), vocab_size: 60, ..VitsConfig::default() };
         assert_eq!(config, expected);
         assert_eq!((config.hop(), config.transform(), config.segment_frames()), (256, 1024, 32));
     }
@@ -223,7 +224,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let one = config(r#", "upsample_rates": [4, 2], "upsample_kernel_sizes": [8, 4]"#).unwrap();
-        assert_eq!(Config::parse(&serde_json::to_vec(&one).unwrap()).unwrap(), one);
+        assert_eq!(VitsConfig::parse(&serde_json::to_vec(&one).unwrap()).unwrap(), one);
     }
 
     #[test]
@@ -271,7 +272,7 @@ mod tests {
             power in 0u32..63,
             is_list: bool,
         ) {
-            let fields = serde_json::to_value(Config { model_type: "vits".into(), ..Config::default() });
+            let fields = serde_json::to_value(VitsConfig { model_type: "vits".into(), ..VitsConfig::default() });
             let mut fields = fields.unwrap();
             let field = fields.as_object().unwrap().keys().nth(place).cloned();
             if let Some(field) = field {
@@ -281,7 +282,7 @@ mod tests {
                     false => serde_json::json!(number),
                 };
             }
-            if let Ok(config) = Config::parse(fields.to_string().as_bytes()) {
+            if let Ok(config) = VitsConfig::parse(fields.to_string().as_bytes()) {
                 let tensors = config.generator().into_iter().chain(config.discriminator());
                 proptest::prop_assert!(tensors.flat_map(|(_, shape)| shape).all(|size| size > 0));
             }

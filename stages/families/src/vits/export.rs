@@ -3,7 +3,7 @@
 
 use stage_core::{Context, Fields, NewValue, StageError};
 use stage_formats::json::JSON;
-use stage_formats::onnx::Stored;
+use stage_formats::onnx::WeightType;
 use stage_formats::weight_norm::{DIRECTION, LENGTH, WHOLE, newer};
 
 use super::{
@@ -13,7 +13,7 @@ use super::{
 use crate::artifact::{self, CONFIG, SPEAKERS, TOKENIZER_CONFIG, VOCABULARY};
 use crate::export::{Exporter, Format, Recipe, Recipes, copies};
 use crate::import::CONFIG_FILE;
-use crate::onnx::{Files, Target};
+use crate::onnx::{GraphFiles, Target};
 
 impl Exporter for Vits {
     fn format(&self) -> Format {
@@ -45,9 +45,9 @@ impl Exporter for Vits {
         &self,
         model: &Fields,
         target: Target,
-        stored: Stored,
+        stored: WeightType,
         context: &mut dyn Context,
-    ) -> Result<Files, StageError> {
+    ) -> Result<GraphFiles, StageError> {
         super::onnx::export(model, target, stored, context)
     }
 

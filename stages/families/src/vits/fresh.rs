@@ -2,12 +2,12 @@
 
 use stage_core::{Parameters, StageError};
 
-use super::Config;
+use super::VitsConfig;
 
 /// For a tokenizer with this number of symbols.
-pub fn config(parameters: &Parameters, symbols: i64) -> Result<Config, StageError> {
+pub fn config(parameters: &Parameters, symbols: i64) -> Result<VitsConfig, StageError> {
     let mut config = match parameters.text("shape")? {
-        "mms" => Config::mms(),
+        "mms" => VitsConfig::mms(),
         _ => small(),
     };
     config.vocab_size = symbols;
@@ -28,16 +28,16 @@ pub fn config(parameters: &Parameters, symbols: i64) -> Result<Config, StageErro
     Ok(config)
 }
 
-impl Config {
+impl VitsConfig {
     /// The published models of MMS.
-    pub fn mms() -> Config {
-        Config { model_type: "vits".into(), ..Config::default() }
+    pub fn mms() -> VitsConfig {
+        VitsConfig { model_type: "vits".into(), ..VitsConfig::default() }
     }
 }
 
 /// Hop and segment lengths are those of the published models.
-fn small() -> Config {
-    Config {
+fn small() -> VitsConfig {
+    VitsConfig {
         hidden_size: 32,
         num_hidden_layers: 2,
         ffn_dim: 128,
@@ -52,7 +52,7 @@ fn small() -> Config {
         discriminator_periods: vec![2, 3],
         discriminator_period_channels: vec![1, 8, 16],
         discriminator_scale_channels: vec![1, 16, 16],
-        ..Config::mms()
+        ..VitsConfig::mms()
     }
 }
 
@@ -72,6 +72,6 @@ mod tests {
         let named = values.into_iter().map(|(name, value)| (name.to_owned(), value));
         let config = config(&Parameters(named.collect()), 30).unwrap();
         assert_eq!((config.ffn_dim, config.flow_size, config.vocab_size), (192, 48, 30));
-        assert_eq!(config.num_hidden_layers, Config::mms().num_hidden_layers);
+        assert_eq!(config.num_hidden_layers, VitsConfig::mms().num_hidden_layers);
     }
 }

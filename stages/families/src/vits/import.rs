@@ -7,16 +7,16 @@ use stage_formats::{FormatError, WeightFile};
 use super::config::FIELDS;
 use super::piper::{self, DESCRIPTION_SUFFIX, PiperVoice};
 use super::{
-    Config, DISCRIMINATOR_PREFIX, SPEAKERS_FILE, Tokenizer, Vits, is_original, is_projection,
-    plain_name, read_original, read_speakers, tokenizer_config_file, vocabulary_file,
-    write_speakers,
+    DISCRIMINATOR_PREFIX, SPEAKERS_FILE, Vits, VitsConfig, VitsTokenizer, is_original,
+    is_projection, plain_name, read_original, read_speakers, tokenizer_config_file,
+    vocabulary_file, write_speakers,
 };
 use crate::artifact::{
     CONFIG, CONFIG_KIND, SPEAKERS, TOKENIZER_CONFIG, TOKENIZER_KIND, VOCABULARY,
 };
 use crate::import::{
-    Files, Imported, Importer, Layout, Opened, Part, Request, TRANSFORMERS_FIELDS, description,
-    unknown_fields,
+    AssetFiles, ImportedModel, Importer, Part, Request, TRANSFORMERS_FIELDS, TensorLayout,
+    WeightSource, description, unknown_fields,
 };
 
 /// The file of the original with its symbols, one per line.
@@ -48,10 +48,10 @@ impl Importer for Vits {
 
     fn import(
         &self,
-        mut weights: Opened,
+        mut weights: WeightSource,
         request: &Request<'_>,
         context: &mut dyn Context,
-    ) -> Result<Imported, StageError> {
+    ) -> Result<ImportedModel, StageError> {
         if let WeightFile::Onnx(graph) = &mut weights.file {
             let described = match request.chosen_config(context)? {
                 Some(described) => described,
@@ -60,20 +60,24 @@ impl Importer for Vits {
             piper::named(graph)?;
             let description = Description::of_voice(piper::voice(graph, &described)?)?;
             let parts = description.parts(self.prefixes(), weights, None)?;
-            return Ok(Imported { parts, values: description.values, notes: description.notes });
+            return Ok(ImportedModel {
+                parts,
+                values: description.values,
+                notes: description.notes,
+            });
         }
         let config = request.config(context)?;
         let judge = request.discriminator.as_ref().map(|path| request.files.weights(path, context));
         let judge = judge.transpose()?;
         let description = Description::read(&config, &request.files, context)?;
         let parts = description.parts(self.prefixes(), weights, judge)?;
-        Ok(Imported { parts, values: description.values, notes: description.notes })
+        Ok(ImportedModel { parts, values: description.values, notes: description.notes })
     }
 }
 
 /// The descriptions of a model, in the format of transformers for all sources.
 struct Description {
-    config: Config,
+    config: VitsConfig,
     values: Vec<(String, NewValue)>,
     notes: Vec<(String, u64)>,
 }
@@ -94,14 +98,14 @@ impl Description {
 
     fn read(
         source: &[u8],
-        files: &Files<'_>,
+        files: &AssetFiles<'_>,
         context: &mut dyn Context,
     ) -> Result<Description, StageError> {
         let (config, text, vocabulary, reading) = match is_original(source) {
             false => {
                 let mut needed = |name: &str| files.needed(name, "how texts are read", context);
                 let parts = (needed(VOCABULARY)?.to_vec(), needed(TOKENIZER_CONFIG)?.to_vec());
-                (Config::parse(source)?, source.to_vec(), parts.0, parts.1)
+                (VitsConfig::parse(source)?, source.to_vec(), parts.0, parts.1)
             }
             true => {
                 let symbols =
@@ -112,7 +116,7 @@ impl Description {
                 (own, text, vocabulary_file(&symbols)?, reading)
             }
         };
-        let tokenizer = Tokenizer::read(&vocabulary, &reading)?;
+        let tokenizer = VitsTokenizer::read(&vocabulary, &reading)?;
         let size = tokenizer.size();
         if size > config.vocab_size {
             let rows = config.vocab_size;
@@ -142,8 +146,8 @@ impl Description {
     fn parts(
         &self,
         prefixes: &[&str],
-        weights: Opened,
-        judge: Option<Opened>,
+        weights: WeightSource,
+        judge: Option<WeightSource>,
     ) -> Result<Vec<Part>, StageError> {
         let mut layout = self.layout(&weights.file, prefixes)?;
         let has_judge = layout.names().any(|name| name.starts_with(DISCRIMINATOR_PREFIX));
@@ -168,10 +172,10 @@ impl Description {
     /// The layout of a generator or discriminator, from a file of transformers or of the original;
     /// each weight is whole or in the pair that the file has. The type of the duration predictor
     /// distinguishes some names.
-    fn layout(&self, file: &WeightFile, prefixes: &[&str]) -> Result<Layout, StageError> {
+    fn layout(&self, file: &WeightFile, prefixes: &[&str]) -> Result<TensorLayout, StageError> {
         let is_stochastic = self.config.use_stochastic_duration_prediction;
         let rename = |name: &str| Some(plain_name(name, is_stochastic));
-        let mut layout = Layout::renamed(file, prefixes, rename)?;
+        let mut layout = TensorLayout::renamed(file, prefixes, rename)?;
         layout.drop_last_axis(is_projection);
         Ok(layout)
     }

@@ -26,17 +26,17 @@ use crate::artifact;
 use crate::export::Exporter;
 use crate::family::Family;
 use crate::import::Importer;
-use crate::model::{Assumed, Model};
-use crate::speech::{Published, manifest};
+use crate::model::{AssumedModel, Model};
+use crate::speech::{PublishedFiles, manifest};
 pub use clip::{CLIP_SALT, clip_identity};
-pub use config::Config;
+pub use config::VitsConfig;
 pub use fresh::config as fresh_config;
 pub use names::{from_original, is_projection, of_original_discriminator, plain_name};
 pub use original::{is_original, read_original};
 pub use piper::{DESCRIPTION_SUFFIX, reads_phonemes};
 pub use speakers::{SPEAKERS_FILE, config_for_speakers, read_speakers, write_speakers};
 pub use tensors::{DISCRIMINATOR_PREFIX, is_normed, is_normed_in_transformers};
-pub use tokenizer::{PHONEMES, PHONEMISE, Phonemes, ROMANISE, Tokenizer, Tokens};
+pub use tokenizer::{PHONEMES, PHONEMISE, Phonemes, ROMANISE, Tokens, VitsTokenizer};
 use training::{training_memory, training_share};
 pub use vocabulary::{TextRules, tokenizer_config_file, vocabulary_file};
 
@@ -62,7 +62,7 @@ impl Family for Vits {
     }
 
     fn read(&self, config: &[u8]) -> Option<Box<dyn Model>> {
-        Some(Box::new(Config::parse(config).ok()?))
+        Some(Box::new(VitsConfig::parse(config).ok()?))
     }
 
     fn fresh(
@@ -74,7 +74,7 @@ impl Family for Vits {
         model::fresh(kind, parameters)
     }
 
-    fn assumed(&self) -> Option<Assumed> {
+    fn assumed(&self) -> Option<AssumedModel> {
         Some(model::assumed())
     }
 
@@ -90,7 +90,7 @@ impl Family for Vits {
         Some("transformers")
     }
 
-    fn speech(&self, files: &Published) -> Result<String, String> {
+    fn speech(&self, files: &PublishedFiles) -> Result<String, String> {
         let stages = match files.reads_phonemes {
             false => SPEECH.replace("INPUT", "sentences"),
             true => PHONEMES_OF_SENTENCES.to_owned() + &SPEECH.replace("INPUT", "phonemes"),

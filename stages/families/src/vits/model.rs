@@ -3,8 +3,8 @@
 use cache::Digest;
 use stage_core::{Fields, Kind, Parameters};
 
-use super::{Config, clip, fresh_config, kinds, training_memory, training_share};
-use crate::model::{Assumed, Model, sizes};
+use super::{VitsConfig, clip, fresh_config, kinds, training_memory, training_share};
+use crate::model::{AssumedModel, Model, sizes};
 use crate::training::{Effort, F32, Memory, Rows, SHARED_FROM, Setting, Trainable};
 use crate::working::Working;
 
@@ -25,7 +25,7 @@ const SPEED: &str = "VITS trains at 1.13 steps per second with 16 clips of up to
                      (reported by users), an A100 is six times as fast, and a CPU core takes 300 \
                      times as long as an A100";
 
-impl Model for Config {
+impl Model for VitsConfig {
     fn parameters(&self) -> i64 {
         self.speaking_parameters()
     }
@@ -55,7 +55,7 @@ impl Model for Config {
     }
 
     fn share(&self) -> f64 {
-        self.speaking_parameters() as f64 / Config::mms().speaking_parameters() as f64
+        self.speaking_parameters() as f64 / VitsConfig::mms().speaking_parameters() as f64
     }
 
     fn speakers(&self) -> Option<u64> {
@@ -67,7 +67,7 @@ impl Model for Config {
     }
 }
 
-impl Config {
+impl VitsConfig {
     /// Numbers of the decoder's widest level for each frame.
     fn widest_level(&self) -> f64 {
         let (mut channels, mut samples, mut widest) =
@@ -80,7 +80,7 @@ impl Config {
     }
 }
 
-impl Trainable for Config {
+impl Trainable for VitsConfig {
     fn rows(&self, _: &Parameters) -> Rows {
         Rows::Clips
     }
@@ -120,10 +120,10 @@ pub fn fresh(kind: &Kind, parameters: &Parameters) -> Option<Box<dyn Model>> {
     Some(Box::new(fresh_config(parameters, symbols as i64).ok()?))
 }
 
-pub fn assumed() -> Assumed {
+pub fn assumed() -> AssumedModel {
     let told = "a VITS model of unknown size has the size of one of MMS: 36 million parameters, \
                 kept in f32";
-    Assumed { model: Box::new(Config::mms()), told }
+    AssumedModel { model: Box::new(VitsConfig::mms()), told }
 }
 
 #[cfg(test)]
@@ -139,10 +139,10 @@ mod tests {
             let (items, threads, is_gpu) = (8.0, 1.0, false);
             let working =
                 Working { kind, parameters: &parameters, items, seconds, threads, is_gpu };
-            let config = Config::mms();
+            let config = VitsConfig::mms();
             config.held_bytes(&working) + config.working_bytes(&working)
         };
-        let weights = Config::mms().bytes(&parameters);
+        let weights = VitsConfig::mms().bytes(&parameters);
         assert_eq!(bytes(&kinds::SPECTROGRAM, 10.0), weights);
         // 16,000 samples a second; 8,192 numbers for each frame of 256 samples.
         let second = 62.5 * 8192.0 * 18.0 * 4.0;

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::config::Config;
+use super::config::VitsConfig;
 use super::vocabulary::TextRules;
 use crate::sizes::refused;
 use stage_formats::FormatError;
@@ -13,7 +13,7 @@ struct Original {
     #[serde(default)]
     train: Train,
     data: Data,
-    model: Model,
+    model: OriginalModel,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -33,7 +33,7 @@ struct Data {
 }
 
 #[derive(Debug, Deserialize)]
-struct Model {
+struct OriginalModel {
     inter_channels: i64,
     hidden_channels: i64,
     filter_channels: i64,
@@ -63,7 +63,7 @@ pub fn is_original(json: &[u8]) -> bool {
 /// # Errors
 ///
 /// If the file is invalid, or transformers does not support the model.
-pub fn read_original(json: &[u8], symbols: usize) -> Result<(Config, TextRules), FormatError> {
+pub fn read_original(json: &[u8], symbols: usize) -> Result<(VitsConfig, TextRules), FormatError> {
     let Original { train, data, model } =
         serde_json::from_slice(json).map_err(|error| refused(error.to_string()))?;
     if model.resblock != "1" {
@@ -77,8 +77,8 @@ pub fn read_original(json: &[u8], symbols: usize) -> Result<(Config, TextRules),
         return Err(refused("`win_length` is not `filter_length`"));
     }
     let speakers = data.n_speakers.unwrap_or(0);
-    let published = Config::default();
-    let config = Config {
+    let published = VitsConfig::default();
+    let config = VitsConfig {
         model_type: "vits".into(),
         vocab_size: symbols as i64,
         hidden_size: model.hidden_channels,
@@ -137,7 +137,7 @@ mod tests {
     fn the_published_original_is_the_published_model() {
         assert!(is_original(MMS.as_bytes()) && !is_original(br#"{"model_type": "vits"}"#));
         let (config, rules) = read_original(MMS.as_bytes(), 38).unwrap();
-        assert_eq!(config, Config { model_type: "vits".into(), ..Config::default() });
+        assert_eq!(config, VitsConfig { model_type: "vits".into(), ..VitsConfig::default() });
         assert_eq!(rules, TextRules { add_blank: true, is_uroman: true });
     }
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use stage_formats::onnx::OnnxFile;
 use stage_formats::{FormatError, Tensor};
 
-use super::config::{Config, PAIRED_BLOCKS, SINGLE_BLOCKS};
+use super::config::{VitsConfig, PAIRED_BLOCKS, SINGLE_BLOCKS};
 use super::tokenizer::Phonemes;
 use crate::sizes::refused;
 
@@ -71,7 +71,7 @@ impl Default for Inference {
 /// A voice in the form of other VITS models.
 #[derive(Debug)]
 pub struct PiperVoice {
-    pub config: Config,
+    pub config: VitsConfig,
     pub vocabulary: Vec<u8>,
     pub tokenizer_config: Vec<u8>,
     /// The names of the speakers by number, if all have one.
@@ -233,8 +233,8 @@ impl<'a> Sizes<'a> {
         value.ok_or_else(|| refused(format!("the graph has no `{name}` for `{weight}`")))
     }
 
-    fn config(&self, description: &Description) -> Result<Config, FormatError> {
-        let published = Config::default();
+    fn config(&self, description: &Description) -> Result<VitsConfig, FormatError> {
+        let published = VitsConfig::default();
         let hidden_size = self.size(EMBEDDING, 1)?;
         let relative = |axis| self.size("enc_p.encoder.attn_layers.0.emb_rel_k", axis);
         let (places, head) = (relative(1)?, relative(2)?.max(1));
@@ -244,7 +244,7 @@ impl<'a> Sizes<'a> {
         };
         let is_stochastic = self.shapes.contains_key(SHIFT);
         let inference = &description.inference;
-        let config = Config {
+        let config = VitsConfig {
             model_type: "vits".into(),
             vocab_size: self.size(EMBEDDING, 0)?,
             hidden_size,
@@ -276,9 +276,9 @@ impl<'a> Sizes<'a> {
         Ok(config)
     }
 
-    fn with_durations(&self, config: Config) -> Result<Config, FormatError> {
+    fn with_durations(&self, config: VitsConfig) -> Result<VitsConfig, FormatError> {
         if !config.use_stochastic_duration_prediction {
-            return Ok(Config {
+            return Ok(VitsConfig {
                 duration_predictor_filter_channels: self.size("dp.conv_1.weight", 0)?,
                 duration_predictor_kernel_size: self.size("dp.conv_1.weight", 2)?,
                 ..config
@@ -289,7 +289,7 @@ impl<'a> Sizes<'a> {
             let name = format!("dp.flows.{}.pre.weight", 2 * at + 1);
             self.shapes.contains_key(name.as_str())
         });
-        Ok(Config {
+        Ok(VitsConfig {
             depth_separable_num_layers: self.count("dp.convs.convs_sep", ".weight"),
             duration_predictor_kernel_size: self.size("dp.convs.convs_sep.0.weight", 2)?,
             duration_predictor_num_flows: flows.count() as i64 + 1,
@@ -298,7 +298,7 @@ impl<'a> Sizes<'a> {
         })
     }
 
-    fn with_decoder(&self, config: Config) -> Result<Config, FormatError> {
+    fn with_decoder(&self, config: VitsConfig) -> Result<VitsConfig, FormatError> {
         let steps = self.count("dec.ups", ".weight");
         let is_paired = self.shapes.contains_key("dec.resblocks.0.convs1.0.weight");
         let list = if is_paired { "convs1" } else { "convs" };
@@ -315,7 +315,7 @@ impl<'a> Sizes<'a> {
                 .map(|at| self.attribute(&format!("{before}.{at}.weight"), "dilations"));
             dilations.push(layers.collect::<Result<_, _>>()?);
         }
-        Ok(Config {
+        Ok(VitsConfig {
             upsample_initial_channel: self.size("dec.conv_pre.weight", 0)?,
             upsample_rates: steps_of(&|weight| self.attribute(weight, "strides"))?,
             upsample_kernel_sizes: steps_of(&|weight| self.size(weight, 2))?,

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::config::Config;
+use super::config::VitsConfig;
 use stage_formats::FormatError;
 
 /// The file with the names, a JSON array in the order of their numbers. It is this project's own;
@@ -14,7 +14,7 @@ pub const SPEAKERS_FILE: &str = "speakers.json";
 /// # Errors
 ///
 /// If the list is damaged, or belongs to a model with another number of speakers.
-pub fn read_speakers(list: &[u8], config: &Config) -> Result<Vec<String>, FormatError> {
+pub fn read_speakers(list: &[u8], config: &VitsConfig) -> Result<Vec<String>, FormatError> {
     let names: Vec<String> = serde_json::from_slice(list)
         .map_err(|error| FormatError::damaged(SPEAKERS_FILE, error.to_string()))?;
     match names.len() as i64 == config.num_speakers {
@@ -48,10 +48,10 @@ mod tests {
     #[test]
     fn a_list_is_read_as_it_was_written_and_has_to_be_whole() {
         let names = ["aino".to_owned(), "\"eero\"".to_owned()];
-        let config = Config { num_speakers: 2, ..Config::default() };
+        let config = VitsConfig { num_speakers: 2, ..VitsConfig::default() };
         let list = write_speakers(&names);
         assert_eq!(read_speakers(list.as_bytes(), &config).unwrap(), names);
-        let other = Config { num_speakers: 3, ..config };
+        let other = VitsConfig { num_speakers: 3, ..config };
         let error = read_speakers(list.as_bytes(), &other).unwrap_err().to_string();
         assert_eq!(error, "the list has 2 speakers, but the model has 3");
         assert!(read_speakers(b"{}", &other).is_err());

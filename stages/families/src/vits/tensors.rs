@@ -1,7 +1,7 @@
 //! The tensors of a model: names as in transformers, and shapes, from the configuration alone.
 //! Weights are listed without weight norm, whether a file has them so or in pairs.
 
-use super::config::Config;
+use super::config::VitsConfig;
 use crate::scope::{Scope, collect, parameters};
 use stage_formats::shapes::Expected;
 use stage_formats::weight_norm::WHOLE;
@@ -22,7 +22,7 @@ pub fn is_normed_in_transformers(name: &str) -> bool {
     name.contains(".wavenet.")
 }
 
-impl Config {
+impl VitsConfig {
     /// The generator, which synthesises, with the posterior encoder and the posterior of durations,
     /// which only training needs, if it has them.
     pub fn generator(&self) -> Vec<Expected> {
@@ -236,7 +236,7 @@ mod tests {
     /// finetune-hf-vits, with weight norm removed.
     #[test]
     fn the_published_model_has_its_number_of_parameters() {
-        let config = Config::default();
+        let config = VitsConfig::default();
         let (generator, discriminator) = (config.generator(), config.discriminator());
         assert_eq!(count(&generator, |_| true), 36_260_976);
         for (part, parameters) in [
@@ -249,14 +249,16 @@ mod tests {
         }
         assert_eq!(count(&discriminator, |_| true), 46_730_118);
         let deterministic =
-            Config { use_stochastic_duration_prediction: false, ..Config::default() }.generator();
+            VitsConfig { use_stochastic_duration_prediction: false, ..VitsConfig::default() }
+                .generator();
         assert_eq!(count(&deterministic, |name| name.starts_with("duration")), 345_857);
     }
 
     #[test]
     fn several_speakers_need_more() {
-        let one = Config::default();
-        let two = Config { num_speakers: 2, speaker_embedding_size: 256, ..Config::default() };
+        let one = VitsConfig::default();
+        let two =
+            VitsConfig { num_speakers: 2, speaker_embedding_size: 256, ..VitsConfig::default() };
         // Of `VitsConfig(num_speakers=2, speaker_embedding_size=256)`, which has 39,636,336,
         // less the gains of weight norm: 23,616, and 12,288 for conditioning.
         let more = count(&two.generator(), |_| true) - count(&one.generator(), |_| true);
@@ -266,7 +268,7 @@ mod tests {
     #[test]
     fn shapes_are_those_of_the_published_files() {
         let tensors: BTreeMap<String, Vec<i64>> =
-            Config::default().generator().into_iter().collect();
+            VitsConfig::default().generator().into_iter().collect();
         for (name, shape) in [
             ("text_encoder.encoder.layers.5.attention.emb_rel_k", &[1, 9, 96][..]),
             ("decoder.upsampler.1.weight", &[256, 128, 16]),

@@ -16,7 +16,7 @@ const BLANK: i64 = 0;
 
 /// The published `vocab.json` and `tokenizer_config.json`.
 #[derive(Clone, Debug)]
-pub struct Tokenizer {
+pub struct VitsTokenizer {
     settings: Settings,
     /// In the order of the file; the first match wins.
     symbols: Vec<String>,
@@ -94,10 +94,10 @@ fn never_composed(ids: &BTreeMap<char, i64>) -> Vec<(String, String)> {
     ids.keys().map(parts).filter(is_apart).collect()
 }
 
-impl Tokenizer {
+impl VitsTokenizer {
     /// From the bytes of `vocab.json` and `tokenizer_config.json`. Refuses vocabularies with
     /// numbers that are not rows of an embedding, and models of phonemes.
-    pub fn read(vocabulary: &[u8], config: &[u8]) -> Result<Tokenizer, FormatError> {
+    pub fn read(vocabulary: &[u8], config: &[u8]) -> Result<VitsTokenizer, FormatError> {
         let settings: Settings = serde_json::from_slice(config)
             .map_err(|error| FormatError::damaged("tokenizer_config.json", error.to_string()))?;
         if settings.phonemize {
@@ -120,7 +120,7 @@ impl Tokenizer {
             true => Err(damaged("it has no symbol of a single character")),
             false => {
                 let never_composed = never_composed(&ids);
-                Ok(Tokenizer { settings, symbols, ids, never_composed, size })
+                Ok(VitsTokenizer { settings, symbols, ids, never_composed, size })
             }
         }
     }
@@ -258,9 +258,9 @@ mod tests {
 
     const PLAIN: &str = r#"{"phonemize": false}"#;
 
-    fn tokenizer(config: &str) -> Tokenizer {
+    fn tokenizer(config: &str) -> VitsTokenizer {
         let vocabulary = r#"{"k": 0, "a": 1, "ä": 2, " ": 3, "Q": 4, "NG": 5, "ţ": 6}"#;
-        Tokenizer::read(vocabulary.as_bytes(), config.as_bytes()).unwrap()
+        VitsTokenizer::read(vocabulary.as_bytes(), config.as_bytes()).unwrap()
     }
 
     #[test]
@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn letters_are_composed_as_the_vocabulary_has_them() {
         let config = br#"{"phonemize": false}"#;
-        let of = |vocabulary: &str| Tokenizer::read(vocabulary.as_bytes(), config).unwrap();
+        let of = |vocabulary: &str| VitsTokenizer::read(vocabulary.as_bytes(), config).unwrap();
         // Composed forms of these letters are excluded from Unicode's composition.
         let bengali = of(r#"{"\u0995": 0, "\u09df": 1, "\u09af": 2}"#);
         for text in ["\u{995}\u{9df}", "\u{995}\u{9af}\u{9bc}"] {
@@ -332,7 +332,7 @@ mod tests {
         let vocabulary = r#"{"_": 0, "^": 1, "$": 2, "c": 40, "\u0327": 140, " ": 3, "C": 9}"#;
         let config = r#"{"phonemize": false, "normalize": false,
             "phonemes": {"voice": "en-us", "begin": 1, "pad": 0, "end": 2}}"#;
-        let tokenizer = Tokenizer::read(vocabulary.as_bytes(), config.as_bytes()).unwrap();
+        let tokenizer = VitsTokenizer::read(vocabulary.as_bytes(), config.as_bytes()).unwrap();
         assert!(tokenizer.reads_phonemes());
         let tokens = tokenizer.encode(&tokenizer.prepare("ç cX"));
         assert_eq!(tokens.ids, [1, 0, 40, 0, 140, 0, 3, 0, 40, 0, 2]);
@@ -343,7 +343,7 @@ mod tests {
     #[test]
     fn other_tokenizers_are_refused() {
         let read = |vocabulary: &str, config: &str| {
-            Tokenizer::read(vocabulary.as_bytes(), config.as_bytes()).unwrap_err().to_string()
+            VitsTokenizer::read(vocabulary.as_bytes(), config.as_bytes()).unwrap_err().to_string()
         };
         assert!(read(r#"{"a": 0}"#, "{}").contains("phonemes of espeak"));
         assert!(read(r#"{"a": -1}"#, PLAIN).contains("`a` has no number of a row"));

@@ -2,7 +2,7 @@
 //! keeps, in f32, for one clip of 3.2 s at the published sizes; for other sizes they are scaled by
 //! the parameters and the widths.
 
-use super::Config;
+use super::VitsConfig;
 use crate::training::{F32, Memory, Setting};
 
 const MEBIBYTE: f64 = 1024.0 * 1024.0;
@@ -15,10 +15,10 @@ const CLIP_SECONDS: f64 = 3.2;
 const SLICE: f64 = 0.23 * 1024.0 * MEBIBYTE - WHOLE_CLIP;
 
 /// The peak memory of a step.
-pub fn training_memory(config: &Config, setting: &Setting) -> Memory {
+pub fn training_memory(config: &VitsConfig, setting: &Setting) -> Memory {
     let parameters =
-        |config: &Config| (config.speaking_parameters() + config.judging_parameters()) as f64;
-    let (own, published) = (parameters(config), Config::mms());
+        |config: &VitsConfig| (config.speaking_parameters() + config.judging_parameters()) as f64;
+    let (own, published) = (parameters(config), VitsConfig::mms());
     let beside = |own: i64, published: i64| own as f64 / published as f64;
     let clip = WHOLE_CLIP * beside(config.hidden_size, published.hidden_size);
     let channels = beside(config.upsample_initial_channel, published.upsample_initial_channel);
@@ -32,10 +32,10 @@ pub fn training_memory(config: &Config, setting: &Setting) -> Memory {
 /// of a segment, so the time of a narrow model follows its channels, the square root of its
 /// parameters: a step of four clips with a fiftieth of the parameters took 0.7 s on two busy cores,
 /// while a fiftieth of the time would be 0.04 s.
-pub fn training_share(config: &Config) -> f64 {
+pub fn training_share(config: &VitsConfig) -> f64 {
     let parameters =
-        |config: &Config| (config.speaking_parameters() + config.judging_parameters()) as f64;
-    (parameters(config) / parameters(&Config::mms())).sqrt()
+        |config: &VitsConfig| (config.speaking_parameters() + config.judging_parameters()) as f64;
+    (parameters(config) / parameters(&VitsConfig::mms())).sqrt()
 }
 
 #[cfg(test)]
@@ -58,7 +58,7 @@ mod tests {
     }
 
     fn total(rows: i64, seconds: f64, is_half: bool) -> f64 {
-        training_memory(&Config::mms(), &setting(rows, seconds, is_half)).total()
+        training_memory(&VitsConfig::mms(), &setting(rows, seconds, is_half)).total()
     }
 
     /// 16 clips of about 3 s in f32 were derived to take about 6 GB with the program itself.
@@ -72,10 +72,11 @@ mod tests {
     #[test]
     fn a_smaller_model_takes_less_of_everything() {
         let setting = setting(4, 3.0, false);
-        let published = training_memory(&Config::mms(), &setting);
+        let published = training_memory(&VitsConfig::mms(), &setting);
         let states = published.total_of_several() - published.activations;
         assert!((states / 1.33e9 - 1.0).abs() < 0.01, "{states}");
-        let narrow = Config { upsample_initial_channel: 32, hidden_size: 48, ..Config::mms() };
+        let narrow =
+            VitsConfig { upsample_initial_channel: 32, hidden_size: 48, ..VitsConfig::mms() };
         let small = training_memory(&narrow, &setting);
         assert!(small.activations < 0.75 * published.activations, "{small:?}");
         assert!(small.total() < published.total());
@@ -83,18 +84,20 @@ mod tests {
 
     #[test]
     fn a_voice_of_a_quarter_of_the_parameters_takes_half_the_time() {
-        let parameters =
-            |config: &Config| (config.speaking_parameters() + config.judging_parameters()) as f64;
-        assert_eq!(training_share(&Config::mms()), 1.0);
-        let narrow = Config { upsample_initial_channel: 32, hidden_size: 48, ..Config::mms() };
-        let part = parameters(&narrow) / parameters(&Config::mms());
+        let parameters = |config: &VitsConfig| {
+            (config.speaking_parameters() + config.judging_parameters()) as f64
+        };
+        assert_eq!(training_share(&VitsConfig::mms()), 1.0);
+        let narrow =
+            VitsConfig { upsample_initial_channel: 32, hidden_size: 48, ..VitsConfig::mms() };
+        let part = parameters(&narrow) / parameters(&VitsConfig::mms());
         assert!((training_share(&narrow).powi(2) / part - 1.0).abs() < 1e-9);
     }
 
     #[test]
     fn the_published_voice_is_trained_on_all_threads() {
-        assert!(!Config::mms().is_small());
-        assert!(Config::mms().speaking_parameters() < SHARED_FROM, "both nets count");
+        assert!(!VitsConfig::mms().is_small());
+        assert!(VitsConfig::mms().speaking_parameters() < SHARED_FROM, "both nets count");
     }
 
     #[test]

@@ -54,7 +54,7 @@ pub fn tokenizer_config_file(symbols: &[String], rules: TextRules) -> Vec<u8> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::vits::Tokenizer;
+    use crate::vits::VitsTokenizer;
 
     fn symbols(symbols: &[&str]) -> Vec<String> {
         symbols.iter().map(|symbol| (*symbol).to_owned()).collect()
@@ -66,7 +66,7 @@ mod tests {
         let rules = TextRules { add_blank: false, is_uroman: true };
         let vocabulary = vocabulary_file(&symbols).unwrap();
         let tokenizer =
-            Tokenizer::read(&vocabulary, &tokenizer_config_file(&symbols, rules)).unwrap();
+            VitsTokenizer::read(&vocabulary, &tokenizer_config_file(&symbols, rules)).unwrap();
         let tokens = tokenizer.encode("K \"\\ા");
         assert_eq!((tokens.ids, tokens.needs_uroman), (vec![0, 4, 1, 2, 3], true));
         assert_eq!(tokenizer.size(), 5);

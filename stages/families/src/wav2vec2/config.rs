@@ -13,7 +13,7 @@ const MOST: i64 = 256;
 /// of them only concern training.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Config {
+pub struct Wav2Vec2Config {
     pub model_type: String,
     /// The number of symbols in the output layer.
     pub vocab_size: i64,
@@ -51,9 +51,9 @@ pub enum Norm {
     Layer,
 }
 
-impl Default for Config {
-    fn default() -> Config {
-        Config {
+impl Default for Wav2Vec2Config {
+    fn default() -> Wav2Vec2Config {
+        Wav2Vec2Config {
             model_type: String::new(),
             vocab_size: 32,
             hidden_size: 768,
@@ -93,9 +93,9 @@ pub(super) const FIELDS: &str = "\
     output_hidden_size proj_codevector_dim tdnn_dilation tdnn_dim tdnn_kernel \
     use_weighted_layer_sum vocab_size xvector_output_dim";
 
-impl Config {
-    pub fn parse(json: &[u8]) -> Result<Config, FormatError> {
-        let config: Config =
+impl Wav2Vec2Config {
+    pub fn parse(json: &[u8]) -> Result<Wav2Vec2Config, FormatError> {
+        let config: Wav2Vec2Config =
             serde_json::from_slice(json).map_err(|error| refused(error.to_string()))?;
         config.check()?;
         Ok(config)
@@ -219,14 +219,15 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn config(more: &str) -> Result<Config, FormatError> {
-        Config::parse(format!(r#"{{"model_type": "wav2vec2"{more}}}"#).as_bytes())
+    fn config(more: &str) -> Result<Wav2Vec2Config, FormatError> {
+        Wav2Vec2Config::parse(format!(r#"{{"model_type": "wav2vec2"{more}}}"#).as_bytes())
     }
 
     #[test]
     fn what_is_not_said_is_as_in_the_published_base_model() {
         let config = config(r#", "ctc_loss_reduction": "mean", "adapter_attn_dim": null"#).unwrap();
-        let expected = Config { model_type: "wav2vec2".into(), ..Config::default() };
+        let expected =
+            Wav2Vec2Config { model_type: "wav2vec2".into(), ..Wav2Vec2Config::default() };
         assert_eq!(config, expected);
         // 25 ms at 16 kHz, as in the paper (arXiv 2006.11477, section 4.2).
         assert_eq!(config.receptive_field(), 400);
@@ -235,7 +236,7 @@ mod tests {
     #[test]
     fn the_large_model_multiplies_nearly_three_times_as_much_and_a_tiny_one_hardly() {
         let share = |more: &str| {
-            config(more).unwrap().multiplications() / Config::default().multiplications()
+            config(more).unwrap().multiplications() / Wav2Vec2Config::default().multiplications()
         };
         let large = r#", "hidden_size": 1024, "num_hidden_layers": 24,
             "num_attention_heads": 16, "intermediate_size": 4096"#;
@@ -261,7 +262,7 @@ mod tests {
             let error = config(more).unwrap_err().to_string();
             assert!(error.contains(told), "{more}: {error}");
         }
-        let other = Config::parse(br#"{"model_type": "hubert"}"#).unwrap_err().to_string();
+        let other = Wav2Vec2Config::parse(br#"{"model_type": "hubert"}"#).unwrap_err().to_string();
         assert!(other.contains("`hubert`, expected `wav2vec2`; use a checkpoint"), "{other}");
     }
 
@@ -273,7 +274,7 @@ mod tests {
             power in 0u32..63,
             length in 0usize..9,
         ) {
-            let whole = Config { model_type: "wav2vec2".into(), ..Config::default() };
+            let whole = Wav2Vec2Config { model_type: "wav2vec2".into(), ..Wav2Vec2Config::default() };
             let mut fields = serde_json::to_value(whole).unwrap();
             let field = fields.as_object().unwrap().keys().nth(place).cloned();
             if let Some(field) = field {
@@ -283,7 +284,7 @@ mod tests {
                     length => serde_json::json!(vec![number; length]),
                 };
             }
-            if let Ok(config) = Config::parse(fields.to_string().as_bytes()) {
+            if let Ok(config) = Wav2Vec2Config::parse(fields.to_string().as_bytes()) {
                 let sizes = config.tensors().into_iter().flat_map(|(_, shape)| shape);
                 proptest::prop_assert!(sizes.min() > Some(0));
             }

@@ -3,10 +3,11 @@
 use stage_core::{Context, NewValue, StageError};
 
 use super::config::FIELDS;
-use super::{Config, Preprocessor, Vocabulary, Wav2Vec2, plain_name};
+use super::{CtcVocabulary, Preprocessor, Wav2Vec2, Wav2Vec2Config, plain_name};
 use crate::artifact::{CONFIG, CONFIG_KIND, PREPROCESSOR, TOKENIZER_KIND, VOCABULARY};
 use crate::import::{
-    Imported, Importer, Layout, Opened, Part, Request, TRANSFORMERS_FIELDS, unknown_fields,
+    ImportedModel, Importer, Part, Request, TRANSFORMERS_FIELDS, TensorLayout, WeightSource,
+    unknown_fields,
 };
 
 impl Importer for Wav2Vec2 {
@@ -19,18 +20,18 @@ impl Importer for Wav2Vec2 {
 
     fn import(
         &self,
-        weights: Opened,
+        weights: WeightSource,
         request: &Request<'_>,
         context: &mut dyn Context,
-    ) -> Result<Imported, StageError> {
+    ) -> Result<ImportedModel, StageError> {
         let (config, files) = (request.config(context)?, &request.files);
         let vocabulary = files.needed(VOCABULARY, "how recognised speech is spelt", context)?;
         let preprocessor =
             files.needed(PREPROCESSOR, "how audio is passed to the model", context)?;
-        let parsed = Config::parse(&config)?;
-        Vocabulary::read(&vocabulary, &parsed)?;
+        let parsed = Wav2Vec2Config::parse(&config)?;
+        CtcVocabulary::read(&vocabulary, &parsed)?;
         Preprocessor::parse(&preprocessor)?;
-        let mut layout = Layout::renamed(&weights.file, self.prefixes(), plain_name)?;
+        let mut layout = TensorLayout::renamed(&weights.file, self.prefixes(), plain_name)?;
         layout.fit(&parsed.tensors())?;
         let notes = unknown_fields(&config, "", &[FIELDS, TRANSFORMERS_FIELDS]);
         let value = |name: &str, kind, bytes| (name.to_owned(), NewValue::bytes(kind, bytes));
@@ -39,6 +40,6 @@ impl Importer for Wav2Vec2 {
             value(PREPROCESSOR, CONFIG_KIND, preprocessor),
             value(CONFIG, CONFIG_KIND, config),
         ];
-        Ok(Imported { parts: vec![Part { weights, layout }], values, notes })
+        Ok(ImportedModel { parts: vec![Part { weights, layout }], values, notes })
     }
 }

@@ -14,11 +14,11 @@ use stage_core::{Kind, Parameters};
 use crate::artifact;
 use crate::family::Family;
 use crate::import::Importer;
-use crate::model::{Assumed, Model};
-pub use config::{Config, Norm};
+use crate::model::{AssumedModel, Model};
+pub use config::{Norm, Wav2Vec2Config};
 pub use preprocessor::Preprocessor;
 pub use tensors::{MASK, plain_name};
-pub use vocabulary::{Alphabet, Vocabulary};
+pub use vocabulary::{Alphabet, CtcVocabulary};
 
 /// Published weights are in f32.
 const WEIGHT_BYTES: f64 = 4.0;
@@ -39,13 +39,13 @@ impl Family for Wav2Vec2 {
     }
 
     fn read(&self, config: &[u8]) -> Option<Box<dyn Model>> {
-        Some(Box::new(Config::parse(config).ok()?))
+        Some(Box::new(Wav2Vec2Config::parse(config).ok()?))
     }
 
-    fn assumed(&self) -> Option<Assumed> {
+    fn assumed(&self) -> Option<AssumedModel> {
         let told = "a speech recogniser of unknown size has the size of the base model: 94 million \
              parameters, kept in f32";
-        Some(Assumed { model: Box::new(Config::default()), told })
+        Some(AssumedModel { model: Box::new(Wav2Vec2Config::default()), told })
     }
 
     fn importer(&self) -> Option<&dyn Importer> {
@@ -53,9 +53,9 @@ impl Family for Wav2Vec2 {
     }
 }
 
-impl Model for Config {
+impl Model for Wav2Vec2Config {
     fn parameters(&self) -> i64 {
-        Config::parameters(self)
+        Wav2Vec2Config::parameters(self)
     }
 
     fn bytes(&self, _: &Parameters) -> f64 {
@@ -63,6 +63,6 @@ impl Model for Config {
     }
 
     fn share(&self) -> f64 {
-        self.multiplications() / Config::default().multiplications()
+        self.multiplications() / Wav2Vec2Config::default().multiplications()
     }
 }

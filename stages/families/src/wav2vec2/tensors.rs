@@ -1,6 +1,6 @@
 //! The names in transformers and the shapes of the tensors of a recogniser.
 
-use super::config::{Config, Norm};
+use super::config::{Norm, Wav2Vec2Config};
 use crate::scope::{collect, parameters};
 use stage_formats::shapes::Expected;
 use stage_formats::weight_norm::{self, DIRECTION, LENGTH};
@@ -25,7 +25,7 @@ pub fn plain_name(name: &str) -> Option<String> {
     (name != MASK).then(|| weight_norm::plain(renamed.as_deref().unwrap_or(name)))
 }
 
-impl Config {
+impl Wav2Vec2Config {
     /// All tensors of a model. The positional convolution is in a pair, with one magnitude per
     /// position of the kernel.
     pub fn tensors(&self) -> Vec<Expected> {
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn the_published_base_model_has_as_many_parameters_as_transformers_counts() {
         // `num_parameters()` of `Wav2Vec2ForCTC(Wav2Vec2Config())`, less the 768 of the mask.
-        assert_eq!(Config::default().parameters(), 94_395_552);
+        assert_eq!(Wav2Vec2Config::default().parameters(), 94_395_552);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::config::Config;
+use super::config::Wav2Vec2Config;
 use crate::symbols::{damaged, rows};
 use stage_formats::FormatError;
 
@@ -15,17 +15,17 @@ const BLANK: &str = "<blank>";
 
 /// The published `vocab.json`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Vocabulary {
+pub struct CtcVocabulary {
     /// By row, without special symbols.
     symbols: BTreeMap<i64, String>,
     blank: i64,
 }
 
-impl Vocabulary {
+impl CtcVocabulary {
     /// # Errors
     ///
     /// If the file is of another model, or of several languages at once.
-    pub fn read(vocabulary: &[u8], config: &Config) -> Result<Vocabulary, FormatError> {
+    pub fn read(vocabulary: &[u8], config: &Wav2Vec2Config) -> Result<CtcVocabulary, FormatError> {
         let (mut symbols, mut blank) = (BTreeMap::new(), config.pad_token_id);
         for (symbol, row) in rows(vocabulary)? {
             if row >= config.vocab_size {
@@ -45,7 +45,7 @@ impl Vocabulary {
         }
         match symbols.is_empty() {
             true => Err(damaged("it has no letters")),
-            false => Ok(Vocabulary { symbols, blank }),
+            false => Ok(CtcVocabulary { symbols, blank }),
         }
     }
 
@@ -69,7 +69,7 @@ pub struct Alphabet {
     pub symbols: Vec<String>,
 }
 
-impl Vocabulary {
+impl CtcVocabulary {
     pub fn alphabet(&self, rows: usize) -> Alphabet {
         let symbol = |row: usize| self.symbols.get(&(row as i64)).cloned().unwrap_or_default();
         Alphabet { blank: self.blank as usize, symbols: (0..rows).map(symbol).collect() }
@@ -87,9 +87,9 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn read(text: &str) -> Result<Vocabulary, FormatError> {
-        let config = Config { vocab_size: 8, pad_token_id: 1, ..Config::default() };
-        Vocabulary::read(text.as_bytes(), &config)
+    fn read(text: &str) -> Result<CtcVocabulary, FormatError> {
+        let config = Wav2Vec2Config { vocab_size: 8, pad_token_id: 1, ..Wav2Vec2Config::default() };
+        CtcVocabulary::read(text.as_bytes(), &config)
     }
 
     const SYMBOLS: &str = r#"{"<s>": 0, "[PAD]": 1, "[UNK]": 2, "|": 3, "a": 4, "k": 5, "[": 6}"#;

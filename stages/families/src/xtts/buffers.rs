@@ -47,13 +47,13 @@ fn to_hertz(mel: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use crate::xtts::Config;
+    use crate::xtts::XttsConfig;
 
     /// Values of torchaudio 2.11.0 in `MelSpectrogram(16000, 512, 400, 160, n_mels=64,
     /// window_fn=torch.hamming_window)`.
     #[test]
     fn the_tables_are_those_of_the_reference() {
-        let encoder = Config::published().speaker_encoder;
+        let encoder = XttsConfig::published().speaker_encoder;
         let (window, filters) = (encoder.hamming_window(), encoder.mel_filters());
         let close = |own: f32, wanted: f32| assert!((own - wanted).abs() < 5e-5, "{own} {wanted}");
         close(window[0], 0.08);

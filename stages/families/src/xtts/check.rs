@@ -3,7 +3,7 @@
 use stage_formats::FormatError;
 
 use super::config::{
-    Config, DecoderConfig, DvaeConfig, GptConfig, SamplingConfig, SpeakerEncoderConfig,
+    DecoderConfig, DvaeConfig, GptConfig, SamplingConfig, SpeakerEncoderConfig, XttsConfig,
 };
 use crate::sizes::{LARGEST, in_range, refused};
 
@@ -19,7 +19,7 @@ fn divisible(name: &str, size: i64, by: &str, parts: i64) -> Checked {
     }
 }
 
-impl Config {
+impl XttsConfig {
     /// # Errors
     ///
     /// The first impossible value, by its name.
@@ -186,13 +186,13 @@ mod tests {
 
     #[test]
     fn values_that_no_model_has_are_named() {
-        let refusal = |change: fn(&mut Config)| {
-            let mut config = Config::published();
+        let refusal = |change: fn(&mut XttsConfig)| {
+            let mut config = XttsConfig::published();
             change(&mut config);
             config.check().unwrap_err().to_string()
         };
-        Config::published().check().unwrap();
-        Config::small(40).check().unwrap();
+        XttsConfig::published().check().unwrap();
+        XttsConfig::small(40).check().unwrap();
         for (told, text) in [
             (refusal(|config| config.gpt.heads = 15), "`gpt_n_heads` 15"),
             (refusal(|config| config.gpt.heads = 0), "`gpt_n_heads` is 0"),

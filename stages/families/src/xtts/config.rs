@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// A whole model. Sizes that the published `config.json` lacks follow from the shapes of the
 /// tensors.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Config {
+pub struct XttsConfig {
     pub gpt: GptConfig,
     pub dvae: DvaeConfig,
     pub decoder: DecoderConfig,
@@ -109,15 +109,15 @@ pub struct SamplingConfig {
     pub max_reference_seconds: f64,
 }
 
-impl Config {
+impl XttsConfig {
     /// XTTS v2 as published, with its newest vocabulary. Long, since it is a table: a line for each
     /// figure.
-    pub fn published() -> Config {
+    pub fn published() -> XttsConfig {
         let languages = [
             "en", "es", "fr", "de", "it", "pt", "pl", "tr", "ru", "nl", "cs", "ar", "zh-cn", "hu",
             "ko", "ja", "hi",
         ];
-        Config {
+        XttsConfig {
             gpt: GptConfig {
                 layers: 30,
                 width: 1024,

@@ -5,7 +5,7 @@ use stage_core::{Context, Fields, NewValue, StageError};
 
 use super::import::{DVAE_FILE, MEL_STATS_FILE, SPEAKERS_FILE};
 use super::tensors::{DVAE_PREFIX, MEL_STATS};
-use super::{Config, DecoderConfig, DvaeConfig, GptConfig, Xtts};
+use super::{DecoderConfig, DvaeConfig, GptConfig, Xtts, XttsConfig};
 use crate::artifact::{self, CONFIG, CONFIG_KIND, VOCABULARY};
 use crate::export::{Exporter, Format, Recipe, Recipes, copies};
 use crate::import::CONFIG_FILE;
@@ -42,7 +42,7 @@ impl Exporter for Xtts {
 
     fn limits(&self, model: &Fields, context: &mut dyn Context) -> Result<Vec<String>, StageError> {
         let Some(own) = model.blob(CONFIG) else { return Ok(Vec::new()) };
-        Ok(limits(&Config::parse(&context.read(own)?)?))
+        Ok(limits(&XttsConfig::parse(&context.read(own)?)?))
     }
 
     fn descriptions(
@@ -52,7 +52,7 @@ impl Exporter for Xtts {
     ) -> Result<Vec<(String, NewValue)>, StageError> {
         let mut values = copies(model, &[(VOCABULARY, VOCABULARY), (SPEAKERS_FILE, SPEAKERS_FILE)]);
         let Some(own) = model.blob(CONFIG) else { return Ok(values) };
-        let config = Config::parse(&context.read(own)?)?;
+        let config = XttsConfig::parse(&context.read(own)?)?;
         let given = model.blob(CONFIG_FILE).map(|blob| context.read(blob)).transpose()?;
         let file = config.published_file(given.as_deref())?;
         values.push((CONFIG_FILE.to_owned(), NewValue::bytes(CONFIG_KIND, file)));
@@ -61,8 +61,8 @@ impl Exporter for Xtts {
 }
 
 /// The parts with sizes that the code of the original fixes, and other ones here.
-fn limits(config: &Config) -> Vec<String> {
-    let own = Config::published();
+fn limits(config: &XttsConfig) -> Vec<String> {
+    let own = XttsConfig::published();
     let told = |gpt: &GptConfig| [gpt.latents, gpt.perceiver_layers, gpt.conditioning_layers];
     let (waves, dvae) = (&config.decoder, &config.dvae);
     let fixed = DecoderConfig {
@@ -90,12 +90,12 @@ mod tests {
 
     #[test]
     fn sizes_that_the_original_cannot_be_told_are_noted() {
-        assert_eq!(limits(&Config::published()), [""; 0]);
-        let mut config = Config::published();
+        assert_eq!(limits(&XttsConfig::published()), [""; 0]);
+        let mut config = XttsConfig::published();
         (config.gpt.layers, config.gpt.width, config.decoder.input_width) = (2, 64, 64);
         config.dvae.codes = 32;
         assert_eq!(limits(&config), [""; 0], "`config.json` says these");
-        let told = limits(&Config::small(40)).join("; ");
+        let told = limits(&XttsConfig::small(40)).join("; ");
         for part in ["the decoder", "the speaker encoder", "the DVAE"] {
             assert!(told.contains(&format!("cannot load it: {part} has")), "{told}");
         }

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use stage_formats::{FormatError, Tensor};
 
 use super::cleaners::{self, Uncleanable};
-use super::language::Language;
-use super::vocabulary::{Vocabulary, refused};
+use super::language::LanguageCode;
+use super::vocabulary::{XttsVocabulary, refused};
 use super::vocabulary_check::caught;
 
 /// The tables with a row for each text token.
@@ -26,14 +26,14 @@ pub struct Pieces {
 
 /// A longer vocabulary, and its new tokens.
 #[derive(Clone, Debug)]
-pub struct Extended {
-    pub vocabulary: Vocabulary,
+pub struct ExtendedVocabulary {
+    pub vocabulary: XttsVocabulary,
     pub tokens: Vec<String>,
     pub merges: usize,
     next: i64,
 }
 
-impl Vocabulary {
+impl XttsVocabulary {
     /// Appends the language's tag, the characters of its texts, and pieces of several characters:
     /// byte-pair encoding continues after the old merges, so that each new merge is reachable.
     /// Existing tokens are not added again.
@@ -44,9 +44,9 @@ impl Vocabulary {
     pub fn extended<'a>(
         &self,
         texts: impl Iterator<Item = &'a str>,
-        language: &Language,
+        language: &LanguageCode,
         pieces: Pieces,
-    ) -> Result<Extended, FormatError> {
+    ) -> Result<ExtendedVocabulary, FormatError> {
         let mut words: BTreeMap<String, u64> = BTreeMap::new();
         for text in texts {
             let text = cleaners::clean(text, language);
@@ -56,7 +56,8 @@ impl Vocabulary {
             }
         }
         let next = self.text_tokens()?.rows;
-        let mut longer = Extended { vocabulary: self.clone(), tokens: Vec::new(), merges: 0, next };
+        let mut longer =
+            ExtendedVocabulary { vocabulary: self.clone(), tokens: Vec::new(), merges: 0, next };
         let mut known: BTreeSet<String> = self.ids()?.into_keys().collect();
         let characters: BTreeSet<char> = words.keys().flat_map(|word| word.chars()).collect();
         for character in characters.into_iter().map(String::from) {
@@ -107,7 +108,7 @@ impl Vocabulary {
     }
 }
 
-impl Extended {
+impl ExtendedVocabulary {
     fn push(&mut self, token: String) -> Result<i64, FormatError> {
         let id = self.next;
         self.vocabulary.part("vocab")?[&token] = json!(id);
@@ -228,19 +229,19 @@ pub fn grown(
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::super::tokenizer::Tokenizer;
+    use super::super::tokenizer::XttsTokenizer;
     use super::*;
 
     const TEXTS: [&str; 3] = ["ሰላም ለዓለም", "ሰላም ሰላም", "ሰላም abab"];
 
     /// With an unused id before its last token.
-    fn base() -> Vocabulary {
-        Vocabulary::fresh("ab", &["en".to_owned()], Some(300)).unwrap()
+    fn base() -> XttsVocabulary {
+        XttsVocabulary::fresh("ab", &["en".to_owned()], Some(300)).unwrap()
     }
 
-    fn extended(most: usize) -> Extended {
+    fn extended(most: usize) -> ExtendedVocabulary {
         let pieces = Pieces { most, least_count: 2 };
-        base().extended(TEXTS.into_iter(), &Language::of("am"), pieces).unwrap()
+        base().extended(TEXTS.into_iter(), &LanguageCode::of("am"), pieces).unwrap()
     }
 
     #[test]
@@ -261,14 +262,14 @@ mod tests {
     fn texts_of_the_language_are_read_with_the_new_pieces() {
         let longer = extended(10);
         assert!(longer.tokens.contains(&"ሰላም".to_owned()), "{:?}", longer.tokens);
-        let language = Language::of("am");
-        let tokenizer = Tokenizer::read(&longer.vocabulary.to_json().unwrap()).unwrap();
+        let language = LanguageCode::of("am");
+        let tokenizer = XttsTokenizer::read(&longer.vocabulary.to_json().unwrap()).unwrap();
         let ids = longer.vocabulary.ids().unwrap();
         let encoded = tokenizer.encode("ሰላም ሰላም", &language).unwrap();
         let expected: Vec<i64> =
             ["[am]", "ሰላም", "[SPACE]", "ሰላም"].iter().map(|token| ids[*token]).collect();
         assert_eq!(encoded, expected);
-        let before = Tokenizer::read(&base().to_json().unwrap()).unwrap();
+        let before = XttsTokenizer::read(&base().to_json().unwrap()).unwrap();
         assert!(before.encode("ሰላም", &language).is_err());
     }
 
@@ -276,11 +277,11 @@ mod tests {
     fn a_tag_that_merges_would_take_apart_becomes_a_separate_token() {
         let mut file: Value = serde_json::from_slice(&base().to_json().unwrap()).unwrap();
         file["model"]["vocab"]["[am]"] = json!(290);
-        let broken = Vocabulary::read(file.to_string().as_bytes()).unwrap();
+        let broken = XttsVocabulary::read(file.to_string().as_bytes()).unwrap();
         let pieces = Pieces { most: 0, least_count: 2 };
-        let longer = broken.extended(TEXTS.into_iter(), &Language::of("am"), pieces).unwrap();
-        let tokenizer = Tokenizer::read(&longer.vocabulary.to_json().unwrap()).unwrap();
-        assert_eq!(tokenizer.encode("ሰላም", &Language::of("am")).unwrap()[0], 290);
+        let longer = broken.extended(TEXTS.into_iter(), &LanguageCode::of("am"), pieces).unwrap();
+        let tokenizer = XttsTokenizer::read(&longer.vocabulary.to_json().unwrap()).unwrap();
+        assert_eq!(tokenizer.encode("ሰላም", &LanguageCode::of("am")).unwrap()[0], 290);
     }
 
     #[test]
@@ -295,7 +296,7 @@ mod tests {
     fn a_second_extension_with_the_same_texts_adds_nothing() {
         let once = extended(10);
         let pieces = Pieces { most: 10, least_count: 2 };
-        let twice = once.vocabulary.extended(TEXTS.into_iter(), &Language::of("am"), pieces);
+        let twice = once.vocabulary.extended(TEXTS.into_iter(), &LanguageCode::of("am"), pieces);
         let twice = twice.unwrap();
         assert_eq!((twice.tokens.len(), twice.vocabulary), (0, once.vocabulary));
     }

@@ -2,20 +2,21 @@
 
 use stage_core::{Parameters, StageError};
 
-use super::config::{Config, DecoderConfig, DvaeConfig, GptConfig, SpeakerEncoderConfig};
-use super::vocabulary::Vocabulary;
+use super::config::{DecoderConfig, DvaeConfig, GptConfig, SpeakerEncoderConfig, XttsConfig};
+use super::vocabulary::XttsVocabulary;
 
 /// From the parameters of `xtts.init`.
-pub fn config(parameters: &Parameters) -> Result<(Config, Vocabulary), StageError> {
+pub fn config(parameters: &Parameters) -> Result<(XttsConfig, XttsVocabulary), StageError> {
     let is_published = parameters.text("shape")? == "published";
     let languages: Vec<String> = match parameters.is_set("languages") {
         true => parameters.text("languages")?.split_whitespace().map(str::to_owned).collect(),
-        false => Config::published().languages,
+        false => XttsConfig::published().languages,
     };
-    let rows = is_published.then_some(Config::published().gpt.text_tokens);
-    let vocabulary = Vocabulary::fresh(parameters.text("characters")?, &languages, rows)?;
+    let rows = is_published.then_some(XttsConfig::published().gpt.text_tokens);
+    let vocabulary = XttsVocabulary::fresh(parameters.text("characters")?, &languages, rows)?;
     let tokens = vocabulary.text_tokens()?;
-    let mut config = if is_published { Config::published() } else { Config::small(tokens.rows) };
+    let mut config =
+        if is_published { XttsConfig::published() } else { XttsConfig::small(tokens.rows) };
     config.languages = languages;
     let gpt = &mut config.gpt;
     (gpt.text_tokens, gpt.start_text_token, gpt.stop_text_token) =
@@ -33,12 +34,12 @@ pub fn config(parameters: &Parameters) -> Result<(Config, Vocabulary), StageErro
     Ok((config, vocabulary))
 }
 
-impl Config {
+impl XttsConfig {
     /// With this number of text tokens; `[STOP]` is 0 and `[START]` the last. Rates, mel bins and
     /// the perceiver's heads are those of the published model.
-    pub fn small(text_tokens: i64) -> Config {
-        let published = Config::published();
-        Config {
+    pub fn small(text_tokens: i64) -> XttsConfig {
+        let published = XttsConfig::published();
+        XttsConfig {
             gpt: GptConfig {
                 layers: 2,
                 width: 64,
@@ -86,7 +87,7 @@ mod tests {
 
     use super::*;
 
-    fn made(values: &[(&str, ParameterValue)]) -> Result<(Config, Vocabulary), StageError> {
+    fn made(values: &[(&str, ParameterValue)]) -> Result<(XttsConfig, XttsVocabulary), StageError> {
         let text = |text: &str| ParameterValue::Text(text.to_owned());
         let mut all = vec![("shape", text("small")), ("characters", text("abc"))];
         all.extend_from_slice(values);
@@ -103,7 +104,7 @@ mod tests {
         assert_eq!(config.languages, ["en", "fi"]);
         let published = ParameterValue::Text("published".to_owned());
         let (config, _) = made(&[("shape", published)]).unwrap();
-        assert_eq!(config, Config::published());
+        assert_eq!(config, XttsConfig::published());
     }
 
     #[test]

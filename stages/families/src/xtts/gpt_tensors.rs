@@ -111,12 +111,12 @@ impl GptConfig {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Config;
+    use super::super::XttsConfig;
     use super::*;
 
     #[test]
     fn the_published_gpt_has_as_many_parameters_as_the_original_counts() {
-        let tensors = Config::published().gpt.tensors();
+        let tensors = XttsConfig::published().gpt.tensors();
         let count = |prefix: &str| -> i64 {
             let named = tensors.iter().filter(|(name, _)| name.starts_with(prefix));
             named.map(|(_, shape)| shape.iter().product::<i64>()).sum()
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn only_matrices_of_the_blocks_are_stored_input_first() {
-        let tensors = Config::published().gpt.tensors();
+        let tensors = XttsConfig::published().gpt.tensors();
         let found = tensors.iter().filter(|(name, _)| GptConfig::is_input_first(name));
         let found: Vec<_> =
             found.take(2).map(|(name, shape)| (name.as_str(), &shape[..])).collect();
@@ -147,7 +147,7 @@ mod tests {
     fn copies_for_decoding_are_no_tensors_of_the_model() {
         assert!(is_duplicate("gpt.gpt.wte.weight"));
         assert!(is_duplicate("gpt.gpt_inference.transformer.h.0.ln_1.weight"));
-        let tensors = Config::published().gpt.tensors();
+        let tensors = XttsConfig::published().gpt.tensors();
         assert!(!tensors.iter().any(|(name, _)| is_duplicate(name)));
     }
 }

@@ -7,9 +7,13 @@ use stage_formats::weight_norm::newer;
 
 use super::published::{Shapes, notes_of_unknown};
 use super::tensors::{DVAE_PREFIX, MEL_STATS};
-use super::{Config, Speakers, Tokenizer, Vocabulary, Xtts, is_duplicate, published_check};
+use super::{
+    Speakers, Xtts, XttsConfig, XttsTokenizer, XttsVocabulary, is_duplicate, published_check,
+};
 use crate::artifact::{CONFIG, CONFIG_KIND, TOKENIZER_KIND, VOCABULARY};
-use crate::import::{CONFIG_FILE, Imported, Importer, Layout, Opened, Part, Request};
+use crate::import::{
+    CONFIG_FILE, ImportedModel, Importer, Part, Request, TensorLayout, WeightSource,
+};
 
 pub const DVAE_FILE: &str = "dvae.pth";
 pub const MEL_STATS_FILE: &str = "mel_stats.pth";
@@ -46,15 +50,15 @@ impl Importer for Xtts {
 
     fn import(
         &self,
-        weights: Opened,
+        weights: WeightSource,
         request: &Request<'_>,
         context: &mut dyn Context,
-    ) -> Result<Imported, StageError> {
+    ) -> Result<ImportedModel, StageError> {
         let file = request.config(context)?;
         let json = request.files.needed(VOCABULARY, "how texts are read", context)?;
-        Tokenizer::read(&json)?;
-        let vocabulary = Vocabulary::read(&json)?;
-        let layout = Layout::renamed(&weights.file, self.prefixes(), own_name)?;
+        XttsTokenizer::read(&json)?;
+        let vocabulary = XttsVocabulary::read(&json)?;
+        let layout = TensorLayout::renamed(&weights.file, self.prefixes(), own_name)?;
         let mut parts = vec![Part { weights, layout }];
         if !has(&parts, DVAE_PREFIX) {
             let rename = |name: &str| own_name(&format!("{DVAE_PREFIX}{name}"));
@@ -68,7 +72,7 @@ impl Importer for Xtts {
         } else {
             parts.extend(stats);
         }
-        let config = Config::read_published(&file, &shapes(&parts), vocabulary.text_tokens()?)?;
+        let config = XttsConfig::read_published(&file, &shapes(&parts), vocabulary.text_tokens()?)?;
         check(&mut parts, &config)?;
         let mut notes = published_check::compare(&file, &config, &vocabulary)?;
         notes.extend(notes_of_unknown(&file));
@@ -86,7 +90,7 @@ impl Importer for Xtts {
         if !has(&parts, DVAE_PREFIX) {
             notes.push((format!("`{DVAE_FILE}`, which training needs, is missing"), 1));
         }
-        Ok(Imported { parts, values, notes })
+        Ok(ImportedModel { parts, values, notes })
     }
 }
 
@@ -121,7 +125,7 @@ fn beside(
 ) -> Result<Option<Part>, StageError> {
     let Some(path) = request.files.path_beside(name)? else { return Ok(None) };
     let weights = request.files.weights(&path, context)?;
-    let layout = Layout::renamed(&weights.file, &["model."], rename)?;
+    let layout = TensorLayout::renamed(&weights.file, &["model."], rename)?;
     Ok(Some(Part { weights, layout }))
 }
 
@@ -144,7 +148,7 @@ fn shapes(parts: &[Part]) -> Shapes {
 
 /// Checks each part; the DVAE may be missing. The original refuses a model with further tensors, and
 /// ignores those of a DVAE.
-fn check(parts: &mut [Part], config: &Config) -> Result<(), StageError> {
+fn check(parts: &mut [Part], config: &XttsConfig) -> Result<(), StageError> {
     let mut expected: Vec<Expected> = config.model_tensors();
     if has(parts, DVAE_PREFIX) {
         expected.extend(config.dvae_tensors());

@@ -4,18 +4,18 @@ use super::cleaners;
 
 /// A language code: `en`, `pt-BR`, `zh`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Language(String);
+pub struct LanguageCode(String);
 
 /// The most characters of a piece in languages that the original does not support.
 const OTHER_LIMIT: usize = 250;
 /// Of a language tag after BCP 47.
 const LONGEST_CODE: usize = 35;
 
-impl Language {
+impl LanguageCode {
     /// The part before the region, in lower case.
-    pub fn of(code: &str) -> Language {
+    pub fn of(code: &str) -> LanguageCode {
         let own = code.trim().split(['-', '_']).next().unwrap_or_default();
-        Language(own.to_lowercase())
+        LanguageCode(own.to_lowercase())
     }
 
     /// Tests if a text may be the code of a language: letters, digits and hyphens.
@@ -51,21 +51,21 @@ mod tests {
     #[test]
     fn codes_have_letters_digits_and_hyphens() {
         for code in ["fi", "pt-br", "zh-CN", "pt_BR", "es-419"] {
-            assert!(Language::is_code(code), "{code}");
+            assert!(LanguageCode::is_code(code), "{code}");
         }
         for text in ["", "e t", "[et]", "et]", "\0", "-fi", &"a".repeat(36), "ä"] {
-            assert!(!Language::is_code(text), "{text:?}");
+            assert!(!LanguageCode::is_code(text), "{text:?}");
         }
     }
 
     #[test]
     fn regions_are_cut_and_chinese_has_its_own_tag() {
-        assert_eq!(Language::of("pt-BR").tag(), "[pt]");
-        assert_eq!(Language::of("zh-cn").tag(), "[zh-cn]");
-        assert_eq!(Language::of("ZH").tag(), "[zh-cn]");
-        assert_eq!(Language::of("am").tag(), "[am]");
+        assert_eq!(LanguageCode::of("pt-BR").tag(), "[pt]");
+        assert_eq!(LanguageCode::of("zh-cn").tag(), "[zh-cn]");
+        assert_eq!(LanguageCode::of("ZH").tag(), "[zh-cn]");
+        assert_eq!(LanguageCode::of("am").tag(), "[am]");
         assert_eq!(
-            (Language::of("ja").character_limit(), Language::of("fi").character_limit()),
+            (LanguageCode::of("ja").character_limit(), LanguageCode::of("fi").character_limit()),
             (71, 250)
         );
     }

@@ -4,14 +4,14 @@ use crate::kinds::parameters::{given, known, not_zero, training_mistakes};
 use stage_core::{Mistake, ParameterValue, Parameters};
 use stage_formats::pattern::is_match;
 
-use super::config::Config;
+use super::config::XttsConfig;
 use super::extend::TEXT_TABLES;
-use super::language::Language;
+use super::language::LanguageCode;
 
 /// The parameter `language`, in every kind that has it.
 pub fn of_language(parameters: &Parameters, unknown: &[&str]) -> Vec<Mistake> {
     match known(parameters, unknown, "language", Parameters::text) {
-        Some(code) if !Language::is_code(code) => vec![not_a_code("language", code)],
+        Some(code) if !LanguageCode::is_code(code) => vec![not_a_code("language", code)],
         _ => Vec::new(),
     }
 }
@@ -89,7 +89,7 @@ pub fn of_init(parameters: &Parameters, unknown: &[&str]) -> Vec<Mistake> {
     let languages = known(parameters, unknown, "languages", Parameters::text).unwrap_or("en");
     let mut seen: Vec<String> = Vec::new();
     for code in languages.split_whitespace() {
-        if !Language::is_code(code) {
+        if !LanguageCode::is_code(code) {
             all.push(not_a_code("languages", code));
         } else if seen.iter().any(|own| own.eq_ignore_ascii_case(code)) {
             let message = format!("`{code}` is given twice");
@@ -105,8 +105,8 @@ pub fn of_init(parameters: &Parameters, unknown: &[&str]) -> Vec<Mistake> {
         return all;
     }
     let preset = match parameters.text("shape") {
-        Ok("published") => Config::published().gpt,
-        _ => Config::small(1).gpt,
+        Ok("published") => XttsConfig::published().gpt,
+        _ => XttsConfig::small(1).gpt,
     };
     let width = parameters.integer("width").unwrap_or(preset.width);
     let heads = parameters.integer("heads").unwrap_or(preset.heads);

@@ -31,29 +31,29 @@ use stage_core::{Kind, Parameters};
 pub use self::cleaners::Uncleanable;
 pub use self::clip::{CLIP_SALT, clip_identity};
 pub use self::config::{
-    Config, DecoderConfig, DvaeConfig, GptConfig, SamplingConfig, SpeakerEncoderConfig,
+    DecoderConfig, DvaeConfig, GptConfig, SamplingConfig, SpeakerEncoderConfig, XttsConfig,
 };
-pub use self::extend::{Extended, Pieces, TEXT_TABLES, grown};
+pub use self::extend::{ExtendedVocabulary, Pieces, TEXT_TABLES, grown};
 pub use self::fresh::config as fresh_config;
 pub use self::gpt_tensors::{GPT_PREFIX, is_duplicate};
 pub use self::import::SPEAKERS_FILE;
-pub use self::language::Language;
+pub use self::language::LanguageCode;
 pub use self::published::{Shapes, TextTokens};
 pub use self::sentences::pieces;
 pub use self::speakers::{Speaker, Speakers};
 pub use self::tensors::{
     DECODER_PREFIX, DVAE_PREFIX, MEL_STATS, SPEAKER_ENCODER_PREFIX, is_buffer, parameters,
 };
-pub use self::tokenizer::{TextError, Tokenizer};
+pub use self::tokenizer::{TextError, XttsTokenizer};
 pub use self::training::{training_memory, training_operations};
-pub use self::vocabulary::Vocabulary;
+pub use self::vocabulary::XttsVocabulary;
 use crate::artifact;
 use crate::export::Exporter;
 use crate::family::Family;
 use crate::import::Importer;
-use crate::model::{Assumed, Codec, Model};
+use crate::model::{AssumedModel, Codec, Model};
 pub use crate::scope::{DIRECTION, LENGTH};
-use crate::speech::{Published, manifest, quoted};
+use crate::speech::{PublishedFiles, manifest, quoted};
 
 /// The sample rate of references.
 const REFERENCE_RATE: u32 = 22_050;
@@ -63,9 +63,9 @@ const DVAE_BYTES: f64 = 51_567_184.0 * 4.0;
 pub struct Xtts;
 
 /// Adapters for the GPT of such a model.
-pub struct Lora;
+pub struct XttsLora;
 
-impl Family for Lora {
+impl Family for XttsLora {
     fn name(&self) -> &'static str {
         artifact::XTTS_LORA
     }
@@ -110,7 +110,7 @@ impl Family for Xtts {
         model::fresh(kind, parameters)
     }
 
-    fn assumed(&self) -> Option<Assumed> {
+    fn assumed(&self) -> Option<AssumedModel> {
         Some(model::assumed())
     }
 
@@ -126,7 +126,7 @@ impl Family for Xtts {
         Some("coqui")
     }
 
-    fn speech(&self, files: &Published) -> Result<String, String> {
+    fn speech(&self, files: &PublishedFiles) -> Result<String, String> {
         let mut manifest = manifest(files, artifact::XTTS);
         let source = match (&files.speaker, &files.reference) {
             (Some(speaker), _) => format!("speaker = {}\n", quoted(speaker)),

@@ -7,8 +7,8 @@ use stage_formats::shapes::Expected;
 use super::gpt_tensors::GPT_PREFIX;
 use super::published::{Shapes, TextTokens};
 use super::tensors::{DECODER_PREFIX, SPEAKER_ENCODER_PREFIX};
-use super::{Config, fresh_config, kinds, parameters, speech};
-use crate::model::{Assumed, Model, sizes};
+use super::{XttsConfig, fresh_config, kinds, parameters, speech};
+use crate::model::{AssumedModel, Model, sizes};
 use crate::training::Trainable;
 use crate::working::{Working, keys_and_values};
 
@@ -25,7 +25,7 @@ const CODES_PER_SECOND: f64 = 22_050.0 / 1_024.0;
 /// START and STOP of the text, START of the codes.
 const MARKS: i64 = 3;
 
-impl Model for Config {
+impl Model for XttsConfig {
     fn parameters(&self) -> i64 {
         parameters(&self.tensors())
     }
@@ -57,8 +57,8 @@ impl Model for Config {
     }
 
     fn share(&self) -> f64 {
-        let speaking = |config: &Config| parameters(&config.model_tensors()) as f64;
-        speaking(self) / speaking(&Config::published())
+        let speaking = |config: &XttsConfig| parameters(&config.model_tensors()) as f64;
+        speaking(self) / speaking(&XttsConfig::published())
     }
 
     fn working_bytes(&self, working: &Working<'_>) -> f64 {
@@ -91,12 +91,12 @@ fn pieces(working: &Working<'_>) -> f64 {
 
 /// From our own stored format, or from a published file without its tensors.
 pub fn read(config: &[u8]) -> Option<Box<dyn Model>> {
-    if let Ok(config) = Config::parse(config) {
+    if let Ok(config) = XttsConfig::parse(config) {
         return Some(Box::new(config));
     }
     let file: Value = serde_json::from_slice(config).ok()?;
     let args = file.get("model_args")?;
-    let published = Config::published().gpt;
+    let published = XttsConfig::published().gpt;
     let given = args.get("gpt_number_text_tokens").and_then(Value::as_i64);
     let tokens = TextTokens {
         rows: given.unwrap_or(published.text_tokens),
@@ -104,7 +104,7 @@ pub fn read(config: &[u8]) -> Option<Box<dyn Model>> {
         stop: published.stop_text_token,
     };
     let is_xtts = args.get("gpt_n_model_channels").is_some() || file.get("model")? == "xtts";
-    let config = is_xtts.then(|| Config::read_published(config, &Shapes::new(), tokens).ok());
+    let config = is_xtts.then(|| XttsConfig::read_published(config, &Shapes::new(), tokens).ok());
     Some(Box::new(config.flatten()?))
 }
 
@@ -117,10 +117,10 @@ pub fn fresh(kind: &Kind, parameters: &Parameters) -> Option<Box<dyn Model>> {
     Some(Box::new(config))
 }
 
-pub fn assumed() -> Assumed {
+pub fn assumed() -> AssumedModel {
     let told = "an XTTS model of unknown size has the size of XTTS v2: 518 million parameters \
                 with its DVAE, kept in f32";
-    Assumed { model: Box::new(Config::published()), told }
+    AssumedModel { model: Box::new(XttsConfig::published()), told }
 }
 
 #[cfg(test)]
@@ -139,7 +139,7 @@ mod tests {
             let (kind, is_gpu) = (&speech::SYNTHESIZE, true);
             let working =
                 Working { kind, parameters: &parameters, items, seconds, threads: 1.0, is_gpu };
-            Config::published().working_bytes(&working)
+            XttsConfig::published().working_bytes(&working)
         };
         let row = 2.0 * 30.0 * 1024.0 * 4.0 * 737.0;
         let batch = |batch| ("batch", ParameterValue::Integer(batch));
@@ -160,7 +160,7 @@ mod tests {
             let (kind, items, is_gpu) = (&speech::SYNTHESIZE, 1.0, false);
             let working =
                 Working { kind, parameters: &parameters, items, seconds, threads: 1.0, is_gpu };
-            Config::published().spoken_seconds(&working)
+            XttsConfig::published().spoken_seconds(&working)
         };
         let short = [("max_codes", ParameterValue::Integer(43))];
         assert_eq!((seconds(&[], 60.0), seconds(&short, 1.5)), (60.0, 1.5));
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn both_forms_of_a_configuration_tell_the_size() {
-        let config = Config::published();
+        let config = XttsConfig::published();
         let stored = read(&config.to_json().unwrap()).unwrap();
         let published = read(&config.published_file(None).unwrap()).unwrap();
         assert_eq!((stored.parameters(), published.parameters()), (518_442_047, 518_442_047));

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value, json};
 use stage_formats::FormatError;
 
-use super::config::Config;
+use super::config::XttsConfig;
 use super::gpt_tensors::GPT_PREFIX;
 use super::tensors::{DECODER_PREFIX, DVAE_PREFIX, SPEAKER_ENCODER_PREFIX};
 use crate::import::unknown_fields;
@@ -29,13 +29,13 @@ pub struct TextTokens {
 
 /// The place of a value of the file in a configuration.
 enum Field {
-    Count(fn(&mut Config) -> &mut i64),
+    Count(fn(&mut XttsConfig) -> &mut i64),
     /// The vocabulary decides it, whatever the file says.
-    OfVocabulary(fn(&mut Config) -> &mut i64),
-    Number(fn(&mut Config) -> &mut f64),
+    OfVocabulary(fn(&mut XttsConfig) -> &mut i64),
+    Number(fn(&mut XttsConfig) -> &mut f64),
     /// The original computes counts of samples from these and needs whole numbers.
-    Seconds(fn(&mut Config) -> &mut f64),
-    Flag(fn(&mut Config) -> &mut bool),
+    Seconds(fn(&mut XttsConfig) -> &mut f64),
+    Flag(fn(&mut XttsConfig) -> &mut bool),
     /// The perceiver, which all models of the second version have.
     Always,
 }
@@ -86,7 +86,7 @@ const AUDIO: &str = "audio";
 const HEADS: &str = "gpt_n_heads";
 
 impl Field {
-    fn read(&self, config: &mut Config, name: &str, given: &Value) -> Result<(), FormatError> {
+    fn read(&self, config: &mut XttsConfig, name: &str, given: &Value) -> Result<(), FormatError> {
         let wrong = |expected: &str| refused(format!("`{name}` is {given}, expected {expected}"));
         match self {
             Field::OfVocabulary(_) => {}
@@ -110,7 +110,7 @@ impl Field {
         Ok(())
     }
 
-    fn written(&self, config: &mut Config) -> Value {
+    fn written(&self, config: &mut XttsConfig) -> Value {
         match self {
             Field::Count(of) | Field::OfVocabulary(of) => json!(of(config)),
             Field::Number(of) => json!(of(config)),
@@ -179,10 +179,10 @@ pub(super) fn notes_of_unknown(config: &[u8]) -> Vec<(String, u64)> {
     KNOWN.iter().flat_map(|(part, known)| unknown_fields(config, part, &[known])).collect()
 }
 
-impl Config {
+impl XttsConfig {
     /// Reads our own stored format.
-    pub fn parse(json: &[u8]) -> Result<Config, FormatError> {
-        let config: Config =
+    pub fn parse(json: &[u8]) -> Result<XttsConfig, FormatError> {
+        let config: XttsConfig =
             serde_json::from_slice(json).map_err(|error| refused(error.to_string()))?;
         config.check()?;
         Ok(config)
@@ -198,15 +198,15 @@ impl Config {
         json: &[u8],
         shapes: &Shapes,
         tokens: TextTokens,
-    ) -> Result<Config, FormatError> {
-        let (file, seen) = (parsed(json)?, Seen(shapes));
+    ) -> Result<XttsConfig, FormatError> {
+        let (file, seen) = (parsed(json)?, ShapeFacts(shapes));
         if let Some(part) = [MODEL, AUDIO]
             .iter()
             .find(|part| file.get(**part).is_some_and(|part| !part.is_object() && !part.is_null()))
         {
             return Err(refused(format!("`{part}` is not a table")));
         }
-        let mut config = Config::published();
+        let mut config = XttsConfig::published();
         config.complete_gpt(&seen, given(&file, MODEL, HEADS).is_some())?;
         for (part, name, field) in &FIELDS {
             if let Some(given) = given(&file, part, name) {
@@ -238,7 +238,7 @@ impl Config {
     }
 
     /// Sizes of the GPT that the file need not say.
-    fn complete_gpt(&mut self, seen: &Seen, has_heads: bool) -> Result<(), FormatError> {
+    fn complete_gpt(&mut self, seen: &ShapeFacts, has_heads: bool) -> Result<(), FormatError> {
         let (gpt, own) = (&mut self.gpt, |name: &str| format!("{GPT_PREFIX}{name}"));
         let published = gpt.width;
         set(&mut gpt.layers, seen.count(&own("gpt.h."), ""));
@@ -261,7 +261,7 @@ impl Config {
     }
 
     /// Completes it from the tensors.
-    fn complete(&mut self, seen: &Seen) {
+    fn complete(&mut self, seen: &ShapeFacts) {
         let gpt = &mut self.gpt;
         let own = |name: &str| format!("{GPT_PREFIX}{name}");
         set(&mut gpt.latents, seen.size(&own("conditioning_perceiver.latents"), 0));
@@ -277,7 +277,7 @@ impl Config {
         self.complete_speaker_encoder(seen);
     }
 
-    fn complete_dvae(&mut self, seen: &Seen) {
+    fn complete_dvae(&mut self, seen: &ShapeFacts) {
         let (dvae, own) = (&mut self.dvae, |name: &str| format!("{DVAE_PREFIX}{name}"));
         set(&mut dvae.codes, seen.size(&own("codebook.embed"), 1));
         set(&mut dvae.codebook_width, seen.size(&own("codebook.embed"), 0));
@@ -287,7 +287,7 @@ impl Config {
     }
 
     /// Strides are half of their kernels and dilations the odd numbers, as in every release.
-    fn complete_decoder(&mut self, seen: &Seen) {
+    fn complete_decoder(&mut self, seen: &ShapeFacts) {
         let own = |name: String| format!("{DECODER_PREFIX}{name}");
         let decoder = &mut self.decoder;
         set(&mut decoder.initial_channels, seen.size(&own("conv_pre.weight".into()), 0));
@@ -310,7 +310,7 @@ impl Config {
         (decoder.resblock_kernels, decoder.resblock_dilations) = (sizes, dilations);
     }
 
-    fn complete_speaker_encoder(&mut self, seen: &Seen) {
+    fn complete_speaker_encoder(&mut self, seen: &ShapeFacts) {
         let own = |name: String| format!("{SPEAKER_ENCODER_PREFIX}{name}");
         let encoder = &mut self.speaker_encoder;
         for at in 0..encoder.blocks.len() {
@@ -365,9 +365,9 @@ fn whole(seconds: f64) -> Value {
 }
 
 /// Facts from the shapes.
-struct Seen<'a>(&'a Shapes);
+struct ShapeFacts<'a>(&'a Shapes);
 
-impl Seen<'_> {
+impl ShapeFacts<'_> {
     fn size(&self, name: &str, axis: usize) -> Option<i64> {
         self.0.get(name)?.get(axis).copied()
     }
@@ -394,11 +394,11 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn shapes(config: &Config) -> Shapes {
+    fn shapes(config: &XttsConfig) -> Shapes {
         config.tensors().into_iter().collect()
     }
 
-    fn tokens(config: &Config) -> TextTokens {
+    fn tokens(config: &XttsConfig) -> TextTokens {
         let gpt = &config.gpt;
         let (start, stop) = (gpt.start_text_token, gpt.stop_text_token);
         TextTokens { rows: gpt.text_tokens, start, stop }
@@ -406,22 +406,23 @@ mod tests {
 
     #[test]
     fn both_forms_of_a_configuration_are_read_as_it_was() {
-        for config in [Config::published(), Config::small(40)] {
-            assert_eq!(Config::parse(&config.to_json().unwrap()).unwrap(), config);
+        for config in [XttsConfig::published(), XttsConfig::small(40)] {
+            assert_eq!(XttsConfig::parse(&config.to_json().unwrap()).unwrap(), config);
             let file = config.published_file(None).unwrap();
-            let read = Config::read_published(&file, &shapes(&config), tokens(&config)).unwrap();
+            let read =
+                XttsConfig::read_published(&file, &shapes(&config), tokens(&config)).unwrap();
             assert_eq!(read, config);
         }
     }
 
     #[test]
     fn what_the_file_does_not_say_is_as_in_v2_and_unknown_keys_pass() {
-        let config = Config::published();
+        let config = XttsConfig::published();
         let file = br#"{"model_args": {"gpt_batch_size": 1, "tokenizer_file": ""}, "zeta": [1]}"#;
-        let read = Config::read_published(file, &shapes(&config), tokens(&config)).unwrap();
+        let read = XttsConfig::read_published(file, &shapes(&config), tokens(&config)).unwrap();
         assert_eq!(read, config);
         let file = br#"{"temperature": 0.65, "model_args": {"gpt_max_audio_tokens": 605}}"#;
-        let read = Config::read_published(file, &Shapes::new(), tokens(&config)).unwrap();
+        let read = XttsConfig::read_published(file, &Shapes::new(), tokens(&config)).unwrap();
         assert_eq!(read.sampling.temperature, 0.65);
         assert_eq!(read.dvae.codes, 1024);
     }
@@ -432,8 +433,8 @@ mod tests {
         let expected = br#"{"a \" Infinity": [null, null], "b": "NaN \\", "c": null}"#;
         assert_eq!(finite(file, b"null"), expected);
         let read = |file: &[u8]| {
-            let config = Config::published();
-            Config::read_published(file, &shapes(&config), tokens(&config))
+            let config = XttsConfig::published();
+            XttsConfig::read_published(file, &shapes(&config), tokens(&config))
         };
         assert!(read(br#"{"zeta": Infinity}"#).is_ok());
         for file in [&br#"{"temperature": NaN}"#[..], br#"{"audio": {"sample_rate": Infinity}}"#] {
@@ -443,8 +444,9 @@ mod tests {
 
     #[test]
     fn sizes_that_the_file_does_not_say_are_those_of_the_tensors() {
-        let config = Config::small(40);
-        let read = |file: &[u8]| Config::read_published(file, &shapes(&config), tokens(&config));
+        let config = XttsConfig::small(40);
+        let read =
+            |file: &[u8]| XttsConfig::read_published(file, &shapes(&config), tokens(&config));
         let said = br#"{"model_args": {"gpt_n_heads": 4, "input_sample_rate": 22050}}"#;
         let own = read(said).unwrap();
         assert_eq!((own.gpt, own.decoder), (config.gpt.clone(), config.decoder.clone()));
@@ -467,20 +469,22 @@ mod tests {
 
     #[test]
     fn a_list_is_refused_without_names_of_the_code() {
-        let read = Config::read_published(b"[]", &Shapes::new(), tokens(&Config::published()));
+        let read =
+            XttsConfig::read_published(b"[]", &Shapes::new(), tokens(&XttsConfig::published()));
         assert!(!read.unwrap_err().to_string().contains("Published"));
     }
 
     #[test]
     fn the_first_version_is_refused_by_name() {
         let file = br#"{"model_args": {"gpt_use_perceiver_resampler": false}}"#;
-        let read = Config::read_published(file, &Shapes::new(), tokens(&Config::published()));
+        let read =
+            XttsConfig::read_published(file, &Shapes::new(), tokens(&XttsConfig::published()));
         assert!(read.unwrap_err().to_string().contains("XTTS v1"));
     }
 
     #[test]
     fn an_exported_file_keeps_what_else_the_given_one_says() {
-        let config = Config::small(40);
+        let config = XttsConfig::small(40);
         let given = br#"{"zeta": [1], "model_args": {"kv_cache": true, "gpt_layers": 30}}"#;
         let made = config.published_file(Some(given)).unwrap();
         let made: Value = serde_json::from_slice(&made).unwrap();

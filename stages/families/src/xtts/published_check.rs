@@ -2,10 +2,10 @@
 
 use stage_formats::FormatError;
 
-use super::config::Config;
-use super::language::Language;
+use super::config::XttsConfig;
+use super::language::LanguageCode;
 use super::published::{given, parsed};
-use super::vocabulary::Vocabulary;
+use super::vocabulary::XttsVocabulary;
 use crate::sizes::refused;
 
 /// Rates by their places in the file. All releases have these.
@@ -24,8 +24,8 @@ const RATES: [(&str, &str, i64); 5] = [
 /// For another model, and for rates that no XTTS model has.
 pub fn compare(
     file: &[u8],
-    config: &Config,
-    vocabulary: &Vocabulary,
+    config: &XttsConfig,
+    vocabulary: &XttsVocabulary,
 ) -> Result<Vec<(String, u64)>, FormatError> {
     let file = parsed(file)?;
     if let Some(model) = given(&file, "", "model").filter(|model| *model != "xtts") {
@@ -54,7 +54,7 @@ pub fn compare(
     }
     let tags = vocabulary.separate();
     for language in &config.languages {
-        if !tags.contains(&Language::of(language).tag()) {
+        if !tags.contains(&LanguageCode::of(language).tag()) {
             let note =
                 format!("`{language}` of `languages` in `config.json` has no tag in `vocab.json`");
             notes.push((note, 1));
@@ -72,9 +72,9 @@ mod tests {
 
     fn compared(file: &Value) -> Result<Vec<(String, u64)>, FormatError> {
         let languages = ["en".to_owned(), "fi".to_owned()];
-        let vocabulary = Vocabulary::fresh("ab", &languages, None).unwrap();
+        let vocabulary = XttsVocabulary::fresh("ab", &languages, None).unwrap();
         let tokens = vocabulary.text_tokens().unwrap();
-        let config = Config { languages: languages.to_vec(), ..Config::small(tokens.rows) };
+        let config = XttsConfig { languages: languages.to_vec(), ..XttsConfig::small(tokens.rows) };
         compare(file.to_string().as_bytes(), &config, &vocabulary)
     }
 

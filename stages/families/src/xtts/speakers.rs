@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use stage_formats::{FormatError, Tensor, WeightFile};
 
-use super::config::Config;
+use super::config::XttsConfig;
 
 const LATENTS: &str = "gpt_cond_latent";
 const VECTOR: &str = "speaker_embedding";
@@ -27,7 +27,7 @@ impl Speakers {
     /// # Errors
     ///
     /// For a speaker that lacks one of the two, or has one of another shape.
-    pub fn read(file: WeightFile, config: &Config) -> Result<Speakers, FormatError> {
+    pub fn read(file: WeightFile, config: &XttsConfig) -> Result<Speakers, FormatError> {
         let gpt = &config.gpt;
         let expected = [vec![1, gpt.latents, gpt.width], vec![1, config.decoder.speaker_width, 1]];
         let mut speakers: BTreeMap<String, [Option<String>; 2]> = BTreeMap::new();
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn voices_are_found_by_names_with_spaces_and_dots() {
-        let config = Config::small(40);
+        let config = XttsConfig::small(40);
         let (latents, vector): (&[usize], &[usize]) = (&[1, 32, 64], &[1, 32, 1]);
         let both = [("A. B.gpt_cond_latent", latents), ("A. B.speaker_embedding", vector)];
         let speakers = Speakers::read(file(&both), &config).unwrap();
@@ -119,7 +119,7 @@ mod tests {
         let (latents, vector): (&[usize], &[usize]) = (&[1, 32, 64], &[1, 32, 1]);
         let both = [("A.gpt_cond_latent", latents), ("A.speaker_embedding", vector)];
         for value in [f32::NAN, f32::INFINITY] {
-            let speakers = Speakers::read(filled(&both, value), &Config::small(40)).unwrap();
+            let speakers = Speakers::read(filled(&both, value), &XttsConfig::small(40)).unwrap();
             let error = speakers.speaker("A").err().unwrap().to_string();
             assert!(error.contains("`A.gpt_cond_latent`"), "{error}");
             assert!(error.contains("has values that are not finite"), "{error}");

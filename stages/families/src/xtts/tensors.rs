@@ -4,7 +4,7 @@
 
 use stage_formats::shapes::Expected;
 
-use super::config::{Config, DecoderConfig, DvaeConfig, SpeakerEncoderConfig};
+use super::config::{DecoderConfig, DvaeConfig, SpeakerEncoderConfig, XttsConfig};
 use crate::scope::{self, Scope, collect};
 
 pub const DVAE_PREFIX: &str = "dvae.";
@@ -33,7 +33,7 @@ pub fn parameters(tensors: &[Expected]) -> i64 {
     scope::parameters(tensors.iter().filter(|(name, _)| !is_buffer(name)))
 }
 
-impl Config {
+impl XttsConfig {
     /// All tensors, those of the DVAE included.
     pub fn tensors(&self) -> Vec<Expected> {
         [self.model_tensors(), self.dvae_tensors()].concat()
@@ -167,7 +167,7 @@ mod tests {
     /// Figures of the classes in coqui-tts 0.27.2 with the values of XTTS v2.
     #[test]
     fn the_published_model_has_its_number_of_parameters() {
-        let config = Config::published();
+        let config = XttsConfig::published();
         let count = |prefix: &str| {
             let tensors = config.model_tensors();
             scope::parameters(
@@ -194,7 +194,7 @@ mod tests {
                 Some((name.to_owned(), sizes.filter_map(|size| size.parse().ok()).collect()))
             })
             .collect();
-        let mut own = Config::small(40).tensors();
+        let mut own = XttsConfig::small(40).tensors();
         own.sort();
         expected.sort();
         assert_eq!(own, expected);

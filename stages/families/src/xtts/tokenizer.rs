@@ -7,12 +7,12 @@ use stage_core::Reject;
 use stage_formats::FormatError;
 
 use super::cleaners::{self, Uncleanable};
-use super::language::Language;
+use super::language::LanguageCode;
 use super::published::TextTokens;
-use super::vocabulary::{SPACE, UNKNOWN, Vocabulary, id};
+use super::vocabulary::{SPACE, UNKNOWN, XttsVocabulary, id};
 use crate::dropped::is_spoken;
 
-pub struct Tokenizer {
+pub struct XttsTokenizer {
     bpe: tokenizers::Tokenizer,
     ids: BTreeMap<String, i64>,
     /// Tokens that are matched before all merges.
@@ -81,17 +81,17 @@ impl From<TextError> for Reject {
     }
 }
 
-impl Tokenizer {
+impl XttsTokenizer {
     /// # Errors
     ///
     /// For a file that reads texts in another way than the published one, or lacks `[START]`,
     /// `[STOP]`, `[UNK]` or `[SPACE]`.
-    pub fn read(json: &[u8]) -> Result<Tokenizer, FormatError> {
-        let vocabulary = Vocabulary::read(json)?;
+    pub fn read(json: &[u8]) -> Result<XttsTokenizer, FormatError> {
+        let vocabulary = XttsVocabulary::read(json)?;
         let (bpe, ids) = (vocabulary.tokenizer()?, vocabulary.ids()?);
         let unknown = id(&ids, UNKNOWN)?;
         let (separate, tokens) = (vocabulary.separate(), vocabulary.text_tokens()?);
-        Ok(Tokenizer { bpe, separate, tokens, ids, unknown })
+        Ok(XttsTokenizer { bpe, separate, tokens, ids, unknown })
     }
 
     /// Rows of the embedding, and the ids of start and stop.
@@ -99,12 +99,12 @@ impl Tokenizer {
         self.tokens
     }
 
-    pub fn has_language(&self, language: &Language) -> bool {
+    pub fn has_language(&self, language: &LanguageCode) -> bool {
         self.separate.contains(&language.tag())
     }
 
     /// A text after cleaning.
-    pub fn clean(&self, text: &str, language: &Language) -> Result<String, Uncleanable> {
+    pub fn clean(&self, text: &str, language: &LanguageCode) -> Result<String, Uncleanable> {
         cleaners::clean(text, language)
     }
 
@@ -114,7 +114,7 @@ impl Tokenizer {
     ///
     /// If the language has no cleaner or no tag, or if the text would reach the model with an
     /// unknown token or a stop.
-    pub fn encode(&self, text: &str, language: &Language) -> Result<Vec<i64>, TextError> {
+    pub fn encode(&self, text: &str, language: &LanguageCode) -> Result<Vec<i64>, TextError> {
         self.encode_clean(&self.cleaned(text, language)?, language)
     }
 
@@ -123,7 +123,7 @@ impl Tokenizer {
     /// # Errors
     ///
     /// If nothing is left, or for another reason than such characters.
-    pub fn encode_known(&self, text: &str, language: &Language) -> Result<Vec<i64>, TextError> {
+    pub fn encode_known(&self, text: &str, language: &LanguageCode) -> Result<Vec<i64>, TextError> {
         let text = self.cleaned(text, language)?;
         let lacking = self.lacking(&text);
         let known = text.replace(|character| lacking.contains(&character), "");
@@ -131,14 +131,14 @@ impl Tokenizer {
     }
 
     /// The text after cleaning, in a language with a tag.
-    fn cleaned(&self, text: &str, language: &Language) -> Result<String, TextError> {
+    fn cleaned(&self, text: &str, language: &LanguageCode) -> Result<String, TextError> {
         match self.has_language(language) {
             true => Ok(cleaners::clean(text, language)?),
             false => Err(TextError::NoTag(language.tag())),
         }
     }
 
-    fn encode_clean(&self, text: &str, language: &Language) -> Result<Vec<i64>, TextError> {
+    fn encode_clean(&self, text: &str, language: &LanguageCode) -> Result<Vec<i64>, TextError> {
         if text.trim().is_empty() {
             return Err(TextError::Empty);
         }
@@ -157,7 +157,7 @@ impl Tokenizer {
     }
 
     /// The ids of a clean text, unknown ones included.
-    fn ids_of(&self, text: &str, language: &Language) -> Result<Vec<i64>, TextError> {
+    fn ids_of(&self, text: &str, language: &LanguageCode) -> Result<Vec<i64>, TextError> {
         let tagged = format!("{}{text}", language.tag()).replace(' ', SPACE);
         let encoding = self.bpe.encode(tagged, false);
         let encoding = encoding.map_err(|error| TextError::Refused(error.to_string()))?;
@@ -172,7 +172,7 @@ impl Tokenizer {
     pub fn unknown(
         &self,
         text: &str,
-        language: &Language,
+        language: &LanguageCode,
     ) -> Result<BTreeMap<char, u64>, TextError> {
         let text = self.cleaned(text, language)?;
         let count = |character: char| (character, text.matches(character).count() as u64);
@@ -201,19 +201,19 @@ mod tests {
     use super::*;
 
     fn fresh() -> Value {
-        let fresh = Vocabulary::fresh("abUNK[]", &["fi".to_owned()], None).unwrap();
+        let fresh = XttsVocabulary::fresh("abUNK[]", &["fi".to_owned()], None).unwrap();
         serde_json::from_slice(&fresh.to_json().unwrap()).unwrap()
     }
 
     fn refusal(file: &Value, text: &str) -> TextError {
-        let tokenizer = Tokenizer::read(file.to_string().as_bytes()).unwrap();
-        tokenizer.encode(text, &Language::of("fi")).unwrap_err()
+        let tokenizer = XttsTokenizer::read(file.to_string().as_bytes()).unwrap();
+        tokenizer.encode(text, &LanguageCode::of("fi")).unwrap_err()
     }
 
     #[test]
     fn without_lacking_characters_a_text_is_that_of_the_others() {
-        let tokenizer = Tokenizer::read(fresh().to_string().as_bytes()).unwrap();
-        let fi = Language::of("fi");
+        let tokenizer = XttsTokenizer::read(fresh().to_string().as_bytes()).unwrap();
+        let fi = LanguageCode::of("fi");
         let known = tokenizer.encode_known("«ab»3 a", &fi);
         assert_eq!(known, tokenizer.encode("ab a", &fi));
         assert!(known.is_ok());

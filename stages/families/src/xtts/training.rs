@@ -6,7 +6,7 @@ use cache::Digest;
 use stage_core::{Fields, Parameters};
 
 use super::clip;
-use super::config::{Config, GptConfig};
+use super::config::{GptConfig, XttsConfig};
 use super::gpt_tensors::GPT_PREFIX;
 use crate::training::{Effort, F32, Memory, Rows, Setting, Trainable};
 
@@ -43,7 +43,7 @@ const TEXT_PER_SECOND: f64 = 6.0;
 /// START of text and of codes, and the silence after the codes.
 const MARKS: i64 = 5;
 
-impl Trainable for Config {
+impl Trainable for XttsConfig {
     fn rows(&self, _: &Parameters) -> Rows {
         Rows::Clips
     }
@@ -65,7 +65,7 @@ impl Trainable for Config {
     }
 }
 
-impl Config {
+impl XttsConfig {
     /// The same with the columns of a row.
     fn of_clips(&self, setting: &Setting) -> Setting {
         Setting { length: columns(&self.gpt, setting.clip_seconds), ..setting.clone() }
@@ -83,7 +83,7 @@ fn columns(config: &GptConfig, seconds: f64) -> i64 {
 pub fn training_memory(config: &GptConfig, setting: &Setting) -> Memory {
     let Shape { block, block_gradients, input, conditioning, conditioning_alone } =
         Shape::of(config, setting);
-    let Reached { blocks, conditioning_blocks, .. } = Reached::of(config, setting);
+    let GradientReach { blocks, conditioning_blocks, .. } = GradientReach::of(config, setting);
     let block_gradients = if blocks > 0.0 { block_gradients } else { 0.0 };
     // The parts without gradients need this memory while they are computed.
     let alone = if conditioning_blocks > 0.0 { conditioning } else { conditioning_alone };
@@ -110,7 +110,7 @@ pub fn training_operations(config: &GptConfig, setting: &Setting) -> f64 {
     let block = length * (12.0 * width * width + 2.0 * length * width);
     let frames = CROP_FRAMES * (4.0 * width * width + 2.0 * CROP_FRAMES * width);
     let heads = length * width * (config.text_tokens + config.audio_tokens) as f64;
-    let reached = Reached::of(config, setting);
+    let reached = GradientReach::of(config, setting);
     // Forward, gradients of the inputs, and gradients of the weights.
     let back = |reached: f64, trained: f64| {
         let again = if setting.checkpointing { reached } else { 0.0 };
@@ -127,7 +127,7 @@ pub fn training_operations(config: &GptConfig, setting: &Setting) -> f64 {
 
 /// The blocks that gradients reach: those from the first trained tensor on, in the order of a
 /// forward pass.
-struct Reached {
+struct GradientReach {
     blocks: f64,
     conditioning_blocks: f64,
     /// Of these, the ones with trained tensors.
@@ -135,8 +135,8 @@ struct Reached {
     trained_conditioning_blocks: f64,
 }
 
-impl Reached {
-    fn of(config: &GptConfig, setting: &Setting) -> Reached {
+impl GradientReach {
+    fn of(config: &GptConfig, setting: &Setting) -> GradientReach {
         let tensors = config.tensors();
         let trained: Vec<&str> = tensors
             .iter()
@@ -162,7 +162,7 @@ impl Reached {
         let inputs = ["conditioning_", "text_embedding", "mel_embedding", "text_pos_", "mel_pos_"];
         let (trained_blocks, blocks) =
             count("gpt.h", config.layers, inputs.iter().any(|prefix| has(prefix)));
-        Reached { blocks, conditioning_blocks, trained_blocks, trained_conditioning_blocks }
+        GradientReach { blocks, conditioning_blocks, trained_blocks, trained_conditioning_blocks }
     }
 }
 
@@ -214,7 +214,7 @@ mod tests {
     use crate::training::Adapters;
 
     fn config() -> GptConfig {
-        Config::published().gpt
+        XttsConfig::published().gpt
     }
 
     fn setting() -> Setting {
@@ -301,7 +301,7 @@ mod tests {
     #[test]
     fn only_blocks_from_the_first_trained_tensor_on_keep_something_for_their_way_back() {
         let reached = |setting: &Setting| {
-            let reached = Reached::of(&config(), setting);
+            let reached = GradientReach::of(&config(), setting);
             (reached.conditioning_blocks, reached.blocks, reached.trained_blocks)
         };
         assert_eq!(reached(&setting()), (6.0, 30.0, 30.0));

@@ -23,17 +23,17 @@ const LARGEST_ID: i64 = 1 << 22;
 
 /// A checked file. Ids may have gaps.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Vocabulary {
+pub struct XttsVocabulary {
     file: Map<String, Value>,
 }
 
-impl Vocabulary {
+impl XttsVocabulary {
     /// # Errors
     ///
     /// For a file that is not a BPE of the `tokenizers` library, or has two tokens with one id.
-    pub fn read(json: &[u8]) -> Result<Vocabulary, FormatError> {
+    pub fn read(json: &[u8]) -> Result<XttsVocabulary, FormatError> {
         let file = serde_json::from_slice(json).map_err(|error| refused(error.to_string()))?;
-        let vocabulary = Vocabulary { file };
+        let vocabulary = XttsVocabulary { file };
         if vocabulary.file.get("model").and_then(|model| model.get("type")) != Some(&json!("BPE")) {
             return Err(refused("it is not a BPE of the `tokenizers` library"));
         }
@@ -47,7 +47,7 @@ impl Vocabulary {
         characters: &str,
         languages: &[String],
         rows: Option<i64>,
-    ) -> Result<Vocabulary, FormatError> {
+    ) -> Result<XttsVocabulary, FormatError> {
         let mut tokens: Vec<String> = Vec::new();
         for character in characters.chars().filter(|character| !character.is_whitespace()) {
             let character = character.to_string();
@@ -88,7 +88,7 @@ impl Vocabulary {
                 "fuse_unk": false, "vocab": vocab, "merges": [],
             },
         });
-        Vocabulary::read(file.to_string().as_bytes())
+        XttsVocabulary::read(file.to_string().as_bytes())
     }
 
     /// The same vocabulary gives the same bytes.
@@ -183,8 +183,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn fresh(rows: Option<i64>) -> Vocabulary {
-        Vocabulary::fresh("ab a", &["fi".to_owned()], rows).unwrap()
+    fn fresh(rows: Option<i64>) -> XttsVocabulary {
+        XttsVocabulary::fresh("ab a", &["fi".to_owned()], rows).unwrap()
     }
 
     #[test]
@@ -207,7 +207,7 @@ mod tests {
             (r#"{"model": {"type": "BPE", "vocab": {"a": -1}}}"#, "not a small number"),
             (r#"{"model": {"type": "BPE", "vocab": {"a": 99999999}}}"#, "not a small number"),
         ] {
-            let error = Vocabulary::read(file.as_bytes()).unwrap_err().to_string();
+            let error = XttsVocabulary::read(file.as_bytes()).unwrap_err().to_string();
             assert!(error.contains(told), "{error}");
         }
     }

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use serde_json::{Map, Value, json};
 use stage_formats::FormatError;
 
-use super::vocabulary::{SPACE, UNKNOWN, Vocabulary, id, refused};
+use super::vocabulary::{SPACE, UNKNOWN, XttsVocabulary, id, refused};
 
 const MODEL_SETTINGS: [&str; 5] = [
     "dropout",
@@ -19,7 +19,7 @@ const MODEL_SETTINGS: [&str; 5] = [
 
 type Checked = Result<(), FormatError>;
 
-impl Vocabulary {
+impl XttsVocabulary {
     /// The tokenizer of the library.
     ///
     /// # Errors
@@ -94,10 +94,10 @@ mod tests {
     use super::*;
 
     fn refusal(change: impl FnOnce(&mut Value)) -> String {
-        let fresh = Vocabulary::fresh("ab", &["fi".to_owned()], None).unwrap();
+        let fresh = XttsVocabulary::fresh("ab", &["fi".to_owned()], None).unwrap();
         let mut file: Value = serde_json::from_slice(&fresh.to_json().unwrap()).unwrap();
         change(&mut file);
-        match Vocabulary::read(file.to_string().as_bytes()).and_then(|file| file.tokenizer()) {
+        match XttsVocabulary::read(file.to_string().as_bytes()).and_then(|file| file.tokenizer()) {
             Ok(_) => String::new(),
             Err(error) => error.to_string(),
         }

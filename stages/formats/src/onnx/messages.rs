@@ -16,13 +16,13 @@ const OF_INTEGER: i32 = 2;
 const OF_INTEGERS: i32 = 7;
 
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Model {
+pub struct ModelProto {
     #[prost(int64, tag = "1")]
     pub ir_version: i64,
     #[prost(string, tag = "2")]
     pub producer_name: String,
     #[prost(message, optional, tag = "7")]
-    pub graph: Option<Graph>,
+    pub graph: Option<GraphProto>,
     #[prost(message, repeated, tag = "8")]
     pub opset_import: Vec<OperatorSet>,
     #[prost(message, repeated, tag = "14")]
@@ -46,13 +46,13 @@ pub struct Property {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Graph {
+pub struct GraphProto {
     #[prost(message, repeated, tag = "1")]
-    pub node: Vec<Node>,
+    pub node: Vec<NodeProto>,
     #[prost(string, tag = "2")]
     pub name: String,
     #[prost(message, repeated, tag = "5")]
-    pub initializer: Vec<Tensor>,
+    pub initializer: Vec<TensorProto>,
     #[prost(message, repeated, tag = "11")]
     pub input: Vec<ValueInfo>,
     #[prost(message, repeated, tag = "12")]
@@ -60,7 +60,7 @@ pub struct Graph {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Node {
+pub struct NodeProto {
     #[prost(string, repeated, tag = "1")]
     pub input: Vec<String>,
     #[prost(string, repeated, tag = "2")]
@@ -88,7 +88,7 @@ pub struct AttributeProto {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Tensor {
+pub struct TensorProto {
     #[prost(int64, repeated, tag = "1")]
     pub dims: Vec<i64>,
     #[prost(int32, tag = "2")]
@@ -122,11 +122,11 @@ pub struct TensorType {
     #[prost(int32, tag = "1")]
     pub elem_type: i32,
     #[prost(message, optional, tag = "2")]
-    pub shape: Option<Shape>,
+    pub shape: Option<TensorShapeProto>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Shape {
+pub struct TensorShapeProto {
     #[prost(message, repeated, tag = "1")]
     pub dim: Vec<Dimension>,
 }
@@ -155,7 +155,7 @@ pub fn value_info(name: &str, elem_type: i32, sizes: &[Size]) -> ValueInfo {
         Size::Fixed(size) => Dimension { dim_value: Some(*size), dim_param: None },
         Size::Named(name) => Dimension { dim_value: None, dim_param: Some((*name).to_owned()) },
     };
-    let shape = Some(Shape { dim: sizes.iter().map(dim).collect() });
+    let shape = Some(TensorShapeProto { dim: sizes.iter().map(dim).collect() });
     let tensor_type = Some(TensorType { elem_type, shape });
     ValueInfo { name: name.to_owned(), r#type: Some(Type { tensor_type }) }
 }

@@ -19,7 +19,7 @@ const EXTERNAL: i32 = 1;
 /// The weights of a graph by name.
 #[derive(Clone, Debug)]
 pub struct OnnxFile {
-    nodes: Vec<proto::Node>,
+    nodes: Vec<proto::NodeProto>,
     tensors: BTreeMap<String, Tensor>,
 }
 
@@ -37,7 +37,7 @@ impl OnnxFile {
     pub fn read(parts: &Parts) -> Result<OnnxFile, FormatError> {
         let bytes = parts.up_to(FORMAT, 0, usize::MAX)?;
         let damaged = |error: prost::DecodeError| FormatError::damaged(FORMAT, error.to_string());
-        let model = proto::Model::decode(bytes).map_err(damaged)?;
+        let model = proto::ModelProto::decode(bytes).map_err(damaged)?;
         let graph = model.graph.ok_or_else(|| FormatError::damaged(FORMAT, "it has no graph"))?;
         let mut tensors = BTreeMap::new();
         for stored in graph.initializer {
@@ -82,7 +82,7 @@ impl OnnxFile {
 
     /// The table from which the values of an input choose rows.
     pub fn table_of(&self, input: &str) -> Option<&str> {
-        let is_choice = |node: &&proto::Node| {
+        let is_choice = |node: &&proto::NodeProto| {
             node.op_type == "Gather" && node.input.get(1).is_some_and(|index| index == input)
         };
         let tables = self.nodes.iter().filter(is_choice).filter_map(|node| node.input.first());
@@ -92,7 +92,7 @@ impl OnnxFile {
     /// The constant factor of what is left after a constant is subtracted.
     pub fn factor_behind(&self, subtracted: &str) -> Option<&str> {
         let user = |operator: &str, name: &str| {
-            let uses = |node: &&proto::Node| {
+            let uses = |node: &&proto::NodeProto| {
                 node.op_type == operator && node.input.iter().any(|input| input == name)
             };
             self.nodes.iter().find(uses)
@@ -105,7 +105,7 @@ impl OnnxFile {
     /// An attribute with integers of the convolution with this weight, such as `strides`.
     pub fn attribute(&self, weight: &str, name: &str) -> Option<&[i64]> {
         let bias = weight.strip_suffix(".weight").map(|stem| format!("{stem}.bias"));
-        let uses = |node: &&proto::Node| {
+        let uses = |node: &&proto::NodeProto| {
             let weights = node.input.iter().skip(1);
             weights.into_iter().any(|input| input == weight || Some(input) == bias.as_ref())
         };
@@ -125,13 +125,13 @@ impl OnnxFile {
     }
 }
 
-fn named_by_bias(node: &proto::Node) -> Option<(String, String)> {
+fn named_by_bias(node: &proto::NodeProto) -> Option<(String, String)> {
     let [_, weight, bias] = node.input.as_slice() else { return None };
     let stem = bias.strip_suffix(".bias").filter(|_| weight.contains("::"))?;
     Some((weight.clone(), format!("{stem}.weight")))
 }
 
-fn tensor(stored: proto::Tensor) -> Result<Option<Tensor>, FormatError> {
+fn tensor(stored: proto::TensorProto) -> Result<Option<Tensor>, FormatError> {
     let name = stored.name.clone();
     let dtype = match stored.data_type {
         proto::FLOAT => Dtype::F32,
@@ -156,11 +156,11 @@ fn tensor(stored: proto::Tensor) -> Result<Option<Tensor>, FormatError> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::super::{Element, Graph, Size, Stored};
+    use super::super::{Element, Graph, Size, WeightType};
     use super::*;
 
-    fn constant(name: &str, shape: &[i64], values: &[f32]) -> proto::Tensor {
-        proto::Tensor {
+    fn constant(name: &str, shape: &[i64], values: &[f32]) -> proto::TensorProto {
+        proto::TensorProto {
             dims: shape.to_vec(),
             data_type: proto::FLOAT,
             name: name.to_owned(),
@@ -169,31 +169,31 @@ mod tests {
                 .flat_map(|value| value.to_le_bytes())
                 .collect::<Vec<_>>()
                 .into(),
-            ..proto::Tensor::default()
+            ..proto::TensorProto::default()
         }
     }
 
-    fn node(operator: &str, input: &[&str], output: &str) -> proto::Node {
-        proto::Node {
+    fn node(operator: &str, input: &[&str], output: &str) -> proto::NodeProto {
+        proto::NodeProto {
             op_type: operator.to_owned(),
             input: input.iter().map(|name| (*name).to_owned()).collect(),
             output: vec![output.to_owned()],
-            ..proto::Node::default()
+            ..proto::NodeProto::default()
         }
     }
 
     fn file(
-        nodes: Vec<proto::Node>,
-        initializer: Vec<proto::Tensor>,
+        nodes: Vec<proto::NodeProto>,
+        initializer: Vec<proto::TensorProto>,
     ) -> Result<OnnxFile, FormatError> {
-        let graph = proto::Graph { node: nodes, initializer, ..proto::Graph::default() };
-        let model = proto::Model { ir_version: 8, graph: Some(graph), ..proto::Model::default() };
+        let graph = proto::GraphProto { node: nodes, initializer, ..proto::GraphProto::default() };
+        let model = proto::ModelProto { ir_version: 8, graph: Some(graph), ..proto::ModelProto::default() };
         OnnxFile::read(&Parts::from(model.encode_to_vec()))
     }
 
     #[test]
     fn a_folded_weight_is_named_by_the_bias_beside_it() {
-        let convolution = proto::Node {
+        let convolution = proto::NodeProto {
             attribute: vec![proto::attribute(
                 "dilations",
                 &super::super::Attribute::Integers(vec![2]),
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_graph_that_is_written_here_is_read() {
-        let mut graph = Graph::new(Stored::F32);
+        let mut graph = Graph::new(WeightType::F32);
         let x = graph.input("x", Element::F32, &[Size::Fixed(1)]);
         graph.output("y", &x, Element::F32, &[Size::Fixed(1)]);
         let bytes = graph.write("none", &BTreeMap::new()).unwrap();
@@ -242,7 +242,7 @@ mod tests {
         assert!(file(Vec::new(), vec![short]).unwrap_err().to_string().contains("`a`"));
         let negative = constant("a", &[-1], &[]);
         assert!(file(Vec::new(), vec![negative]).is_err());
-        let outside = proto::Tensor { data_location: EXTERNAL, ..constant("a", &[1], &[]) };
+        let outside = proto::TensorProto { data_location: EXTERNAL, ..constant("a", &[1], &[]) };
         let error = file(Vec::new(), vec![outside]).unwrap_err().to_string();
         assert!(error.contains("in another file"), "{error}");
         assert!(OnnxFile::read(&Parts::from(vec![0x08, 0x08, 0x3A, 0xFF])).is_err());

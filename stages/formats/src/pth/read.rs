@@ -59,7 +59,7 @@ impl PthFile {
         let folder = folder(&archive)?;
         refuse_other_orders(&archive, &folder)?;
         let pickle = pickle(&archive, &format!("{folder}data.pkl"))?;
-        let mut walk = Walk::new(&archive, &folder, &pickle);
+        let mut walk = TensorWalk::new(&archive, &folder, &pickle);
         walk.value(pickle.root_id(), &mut String::new(), 0)?;
         match walk.tensors.is_empty() {
             true => Err(FormatError::damaged(FORMAT, "it has no dictionary with tensors")),
@@ -153,7 +153,7 @@ fn folder(archive: &Archive) -> Result<String, FormatError> {
 
 /// Walks dictionaries and lists and collects the tensors, within bounds: the graph may refer to one
 /// dictionary many times, and to itself.
-struct Walk<'a> {
+struct TensorWalk<'a> {
     archive: &'a Archive,
     folder: &'a str,
     pickle: &'a Pickle,
@@ -163,10 +163,10 @@ struct Walk<'a> {
     bytes: usize,
 }
 
-impl<'a> Walk<'a> {
-    fn new(archive: &'a Archive, folder: &'a str, pickle: &'a Pickle) -> Walk<'a> {
+impl<'a> TensorWalk<'a> {
+    fn new(archive: &'a Archive, folder: &'a str, pickle: &'a Pickle) -> TensorWalk<'a> {
         let (visits, names, bytes) = (0, 0, 0);
-        Walk { archive, folder, pickle, tensors: BTreeMap::new(), visits, names, bytes }
+        TensorWalk { archive, folder, pickle, tensors: BTreeMap::new(), visits, names, bytes }
     }
 
     fn value(&mut self, id: NodeId, name: &mut String, depth: usize) -> Result<(), FormatError> {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use super::FORMAT;
-use crate::announced::Announced;
+use crate::announced::AnnouncedTensors;
 use crate::error::FormatError;
 use crate::tensor::{Dtype, Tensor, TensorInfo};
 
@@ -25,7 +25,7 @@ const NARROW: u64 = u32::MAX as u64;
 #[derive(Debug)]
 pub struct PthWriter<W> {
     zip: ZipWriter<W>,
-    tensors: Announced,
+    tensors: AnnouncedTensors,
 }
 
 impl<W: Write> PthWriter<W> {
@@ -47,7 +47,7 @@ impl<W: Write> PthWriter<W> {
         let mut zip = ZipWriter { sink, offset: 0, directory: Vec::new(), entries: 0 };
         zip.entry(&format!("{FOLDER}/data.pkl"), &pickle(&tensors, key)?)?;
         zip.entry(&format!("{FOLDER}/byteorder"), b"little")?;
-        Ok(PthWriter { zip, tensors: Announced::new(FORMAT, tensors) })
+        Ok(PthWriter { zip, tensors: AnnouncedTensors::new(FORMAT, tensors) })
     }
 
     pub fn order(&self) -> Vec<String> {
@@ -210,7 +210,7 @@ impl<W: Write> ZipWriter<W> {
 
     fn entry(&mut self, name: &str, content: &[u8]) -> Result<(), FormatError> {
         let size = content.len() as u64;
-        let header = Header { name, size, crc: crc32fast::hash(content), at: self.offset };
+        let header = ZipHeader { name, size, crc: crc32fast::hash(content), at: self.offset };
         self.directory.extend(header.central());
         self.entries += 1;
         self.put(&header.local())?;
@@ -245,7 +245,7 @@ impl<W: Write> ZipWriter<W> {
     }
 }
 
-struct Header<'a> {
+struct ZipHeader<'a> {
     name: &'a str,
     size: u64,
     crc: u32,
@@ -253,7 +253,7 @@ struct Header<'a> {
     at: u64,
 }
 
-impl Header<'_> {
+impl ZipHeader<'_> {
     /// The common part of both headers, from the required version to the sizes.
     fn common(&self, is_wide: bool) -> Vec<u8> {
         let version: u16 = if is_wide { 45 } else { 20 };

@@ -54,7 +54,7 @@ pub fn read(parts: &Parts) -> Result<Header, FormatError> {
 
 fn parse<'de, R: serde_json::de::Read<'de>>(
     mut json: serde_json::Deserializer<R>,
-) -> Result<Written, FormatError> {
+) -> Result<HeaderJson, FormatError> {
     let written = All.deserialize(&mut json).and_then(|written| json.end().map(|()| written));
     written.map_err(|error| match error.is_io() {
         true => FormatError::Read { format: FORMAT, source: error.into() },
@@ -64,11 +64,11 @@ fn parse<'de, R: serde_json::de::Read<'de>>(
 
 /// Each tensor begins where the one before it ends, and the last one ends the file.
 fn placed(
-    written: BTreeMap<String, Entry>,
+    written: BTreeMap<String, TensorEntry>,
     start: usize,
     end: usize,
 ) -> Result<BTreeMap<String, (TensorInfo, usize)>, FormatError> {
-    let mut order: Vec<(&String, &Entry)> = written.iter().collect();
+    let mut order: Vec<(&String, &TensorEntry)> = written.iter().collect();
     order.sort_by_key(|(_, entry)| entry.data_offsets);
     let mut at = start;
     for (name, entry) in order {
@@ -87,26 +87,26 @@ fn placed(
         let message = format!("its tensors end at byte {at} and the file at byte {end}");
         return Err(FormatError::damaged(FORMAT, message));
     }
-    let place = |(name, entry): (String, Entry)| {
+    let place = |(name, entry): (String, TensorEntry)| {
         let info = entry.info(&name)?;
         Ok((name, (info, start + entry.data_offsets.0)))
     };
     written.into_iter().map(place).collect()
 }
 
-struct Written {
-    tensors: BTreeMap<String, Entry>,
+struct HeaderJson {
+    tensors: BTreeMap<String, TensorEntry>,
     metadata: BTreeMap<String, String>,
 }
 
 #[derive(Deserialize)]
-struct Entry {
+struct TensorEntry {
     dtype: String,
-    shape: Shape,
+    shape: RawShape,
     data_offsets: (usize, usize),
 }
 
-impl Entry {
+impl TensorEntry {
     fn info(&self, name: &str) -> Result<TensorInfo, FormatError> {
         let dtype = dtype_of(&self.dtype).ok_or_else(|| {
             let message = format!("elements of the type `{}` are not supported", self.dtype);
@@ -120,10 +120,10 @@ fn dtype_of(stored: &str) -> Option<Dtype> {
     Dtype::ALL.into_iter().find(|dtype| super::stored_name(*dtype) == stored)
 }
 
-struct Shape(Vec<usize>);
+struct RawShape(Vec<usize>);
 
-impl<'de> Deserialize<'de> for Shape {
-    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Shape, D::Error> {
+impl<'de> Deserialize<'de> for RawShape {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<RawShape, D::Error> {
         json.deserialize_seq(Sizes)
     }
 }
@@ -131,13 +131,13 @@ impl<'de> Deserialize<'de> for Shape {
 struct Sizes;
 
 impl<'de> Visitor<'de> for Sizes {
-    type Value = Shape;
+    type Value = RawShape;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("the sizes of a tensor")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut sizes: A) -> Result<Shape, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut sizes: A) -> Result<RawShape, A::Error> {
         let mut shape = Vec::new();
         while let Some(size) = sizes.next_element()? {
             if shape.len() == MAX_DIMENSIONS {
@@ -145,29 +145,29 @@ impl<'de> Visitor<'de> for Sizes {
             }
             shape.push(size);
         }
-        Ok(Shape(shape))
+        Ok(RawShape(shape))
     }
 }
 
 struct All;
 
 impl<'de> DeserializeSeed<'de> for All {
-    type Value = Written;
+    type Value = HeaderJson;
 
-    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Written, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<HeaderJson, D::Error> {
         json.deserialize_map(self)
     }
 }
 
 impl<'de> Visitor<'de> for All {
-    type Value = Written;
+    type Value = HeaderJson;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("the tensors of a file by their names")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Written, A::Error> {
-        let mut written = Written { tensors: BTreeMap::new(), metadata: BTreeMap::new() };
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<HeaderJson, A::Error> {
+        let mut written = HeaderJson { tensors: BTreeMap::new(), metadata: BTreeMap::new() };
         while let Some(name) = entries.next_key::<String>()? {
             if name == METADATA {
                 let metadata: Option<BTreeMap<String, String>> = entries.next_value()?;

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 /// A word, as a number, at a place: a target of the script, or a frame of the sound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Placed {
+pub struct WordPosition {
     pub word: u32,
     pub at: usize,
 }
@@ -22,7 +22,7 @@ pub struct Anchor {
 const FASTEST: f64 = 0.8;
 
 /// The anchors in order. `run` words in a row are one.
-pub fn anchors(script: &[Placed], heard: &[Placed], run: usize) -> Vec<Anchor> {
+pub fn anchors(script: &[WordPosition], heard: &[WordPosition], run: usize) -> Vec<Anchor> {
     let (in_script, in_sound) = (once(script, run), once(heard, run));
     let mut pairs: Vec<(usize, usize)> =
         in_script.iter().filter_map(|(words, at)| Some((*in_sound.get(words)?, *at))).collect();
@@ -36,7 +36,7 @@ pub fn anchors(script: &[Placed], heard: &[Placed], run: usize) -> Vec<Anchor> {
 }
 
 /// The runs of words that occur once, with their places in the list.
-fn once(words: &[Placed], run: usize) -> HashMap<Vec<u32>, usize> {
+fn once(words: &[WordPosition], run: usize) -> HashMap<Vec<u32>, usize> {
     let mut found: HashMap<Vec<u32>, Option<usize>> = HashMap::new();
     for (at, words) in words.windows(run.max(1)).enumerate() {
         let key: Vec<u32> = words.iter().map(|placed| placed.word).collect();
@@ -87,8 +87,12 @@ fn proven(chain: &[Anchor]) -> Vec<Anchor> {
 mod tests {
     use super::*;
 
-    fn placed(words: &[u32], step: usize) -> Vec<Placed> {
-        words.iter().enumerate().map(|(at, word)| Placed { word: *word, at: at * step }).collect()
+    fn placed(words: &[u32], step: usize) -> Vec<WordPosition> {
+        words
+            .iter()
+            .enumerate()
+            .map(|(at, word)| WordPosition { word: *word, at: at * step })
+            .collect()
     }
 
     #[test]

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use stage_core::Reject;
 use stage_families::wav2vec2::Alphabet;
 
-use super::anchors::{Anchor, Placed, anchors};
-use super::text::{Romanised, Script};
-use super::viterbi::{Aligner, Band, Emissions, Label, Path, Stopped, Stopping, Target};
+use super::anchors::{Anchor, WordPosition, anchors};
+use super::text::{Romanisation, Script};
+use super::viterbi::{Aligner, Band, Emissions, Label, Path, StopRequest, Stopping, Target};
 use crate::corpus::cues::Cue;
 
 /// The words of a cue are said within this time of it, in seconds.
@@ -30,7 +30,7 @@ const MOST_KEPT: f64 = 64e6;
 const LETTERS_OF_A_WORD: usize = 4;
 
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct AlignOptions {
     /// Allow sound without a text between sentences.
     pub stars: bool,
     /// The words in a row of an anchor.
@@ -39,7 +39,7 @@ pub struct Options {
 
 /// A segment of a recording.
 #[derive(Clone, Copy, Debug)]
-pub struct Segment {
+pub struct RecordingSegment {
     pub frames: usize,
     /// In seconds.
     pub start: f64,
@@ -49,19 +49,19 @@ pub struct Segment {
 
 /// A text, and rough times of its parts if they are known.
 #[derive(Clone, Debug, Default)]
-pub struct Text {
+pub struct ScriptText {
     pub text: String,
     /// Bytes of the text, and seconds in the recording.
     pub times: Vec<(Range<usize>, Range<f64>)>,
     /// Latin letters of its words in other scripts.
-    pub romanised: Romanised,
+    pub romanised: Romanisation,
 }
 
-impl Text {
+impl ScriptText {
     /// The texts of cues in a row. A long silence between two ends a sentence.
-    pub fn of_cues(cues: &[Cue]) -> Text {
+    pub fn of_cues(cues: &[Cue]) -> ScriptText {
         const SILENCE: u64 = 2_000;
-        let mut all = Text::default();
+        let mut all = ScriptText::default();
         let mut before: Option<u64> = None;
         for cue in cues {
             match before {
@@ -81,7 +81,7 @@ impl Text {
 
 /// The words of a segment and how well they fit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Aligned {
+pub struct AlignedSegment {
     pub text: String,
     /// Means of the logarithm of the probability: of all frames, and of the worst ten in a row.
     pub mean: f64,
@@ -96,16 +96,16 @@ pub struct Aligned {
 
 /// A part of the text that was not heard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Unheard {
+pub struct UnheardSpan {
     pub start: usize,
     pub end: usize,
     pub words: usize,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Outcome {
-    pub segments: Vec<Aligned>,
-    pub unheard: Vec<Unheard>,
+pub struct Alignment {
+    pub segments: Vec<AlignedSegment>,
+    pub unheard: Vec<UnheardSpan>,
     /// Cues that are too far from their words to find them by the times.
     pub misplaced: usize,
 }
@@ -114,22 +114,22 @@ pub struct Outcome {
 pub fn align(
     values: &[f32],
     alphabet: &Alphabet,
-    segments: &[Segment],
-    text: &Text,
-    (options, stopping): (&Options, Stopping),
-) -> Result<Outcome, Stopped> {
+    segments: &[RecordingSegment],
+    text: &ScriptText,
+    (options, stopping): (&AlignOptions, Stopping),
+) -> Result<Alignment, StopRequest> {
     let script = Script::new(&text.text, &text.romanised, alphabet, options.stars);
     let symbols = alphabet.symbols.len();
     let emissions = Emissions { symbols, blank: alphabet.blank, values };
     let found = match script.words.is_empty() {
-        true => Found::Nothing,
+        true => SearchResult::Nothing,
         false => search(emissions, alphabet, segments, (text, &script), (options, stopping))?,
     };
     let mut reason = "no part of the text was found in the recording".to_owned();
     match found {
-        Found::Path(path) => return Ok(told(emissions, segments, (text, &script), &path)),
-        Found::Nothing => {}
-        Found::TooMuch => {
+        SearchResult::Path(path) => return Ok(told(emissions, segments, (text, &script), &path)),
+        SearchResult::Nothing => {}
+        SearchResult::TooMuch => {
             let is_letter = |target: &&Target| matches!(target.label, Label::Symbol(_));
             let letters = script.targets.iter().filter(is_letter).count();
             let seconds: f64 = segments.iter().map(|segment| segment.seconds).sum();
@@ -137,9 +137,9 @@ pub fn align(
         }
     }
     let reject = Reject::new("no-text", reason);
-    let segment = Aligned { reject: Some(reject), ..Aligned::default() };
-    let all = Unheard { start: 0, end: text.text.len(), words: script.words.len() };
-    Ok(Outcome { segments: vec![segment; segments.len()], unheard: vec![all], misplaced: 0 })
+    let segment = AlignedSegment { reject: Some(reject), ..AlignedSegment::default() };
+    let all = UnheardSpan { start: 0, end: text.text.len(), words: script.words.len() };
+    Ok(Alignment { segments: vec![segment; segments.len()], unheard: vec![all], misplaced: 0 })
 }
 
 /// The measures of a text that no path fits.
@@ -149,10 +149,10 @@ const NO_PATH: f64 = -100.0;
 pub fn align_text(
     values: &[f32],
     alphabet: &Alphabet,
-    segment: &Segment,
-    text: Text,
+    segment: &RecordingSegment,
+    text: ScriptText,
     stopping: Stopping,
-) -> Result<Aligned, Stopped> {
+) -> Result<AlignedSegment, StopRequest> {
     let script = Script::new(&text.text, &text.romanised, alphabet, false);
     let emissions = Emissions { symbols: alphabet.symbols.len(), blank: alphabet.blank, values };
     let last = script.targets.len();
@@ -167,17 +167,23 @@ pub fn align_text(
             .swap_remove(0)
     });
     Ok(match aligned.filter(|aligned| aligned.reject.is_none()) {
-        Some(aligned) => Aligned { text: text.text, ..aligned },
+        Some(aligned) => AlignedSegment { text: text.text, ..aligned },
         None => {
             let letters = text.text.chars().filter(|letter| letter.is_alphanumeric()).count();
             let letters_per_second = letters as f64 / segment.seconds.max(1e-9);
             let (mean, worst) = (NO_PATH, NO_PATH);
-            Aligned { text: text.text, mean, worst, letters_per_second, ..Aligned::default() }
+            AlignedSegment {
+                text: text.text,
+                mean,
+                worst,
+                letters_per_second,
+                ..AlignedSegment::default()
+            }
         }
     })
 }
 
-enum Found {
+enum SearchResult {
     Path(Path),
     Nothing,
     /// There is too much text to compare it with the sound.
@@ -187,10 +193,10 @@ enum Found {
 fn search(
     emissions: Emissions,
     alphabet: &Alphabet,
-    segments: &[Segment],
-    (text, script): (&Text, &Script),
-    (options, stopping): (&Options, Stopping),
-) -> Result<Found, Stopped> {
+    segments: &[RecordingSegment],
+    (text, script): (&ScriptText, &Script),
+    (options, stopping): (&AlignOptions, Stopping),
+) -> Result<SearchResult, StopRequest> {
     let aligner = Aligner::new(emissions, &script.targets, Some(LEAVE_OUT));
     let mut is_too_much = false;
     let mut path = |band: Band| {
@@ -212,19 +218,19 @@ fn search(
         if !contradicts(&found, &band)
             && let Some(path) = path(&|frame| band[frame])?
         {
-            return Ok(Found::Path(path));
+            return Ok(SearchResult::Path(path));
         }
     }
     if !found.is_empty() {
         let band = band_of_anchors(frames, &found, script);
         if let Some(path) = path(&|frame| band[frame])? {
-            return Ok(Found::Path(path));
+            return Ok(SearchResult::Path(path));
         }
     }
     Ok(match path(&|_| (0, last))? {
-        Some(path) => Found::Path(path),
-        None if is_too_much => Found::TooMuch,
-        None => Found::Nothing,
+        Some(path) => SearchResult::Path(path),
+        None if is_too_much => SearchResult::TooMuch,
+        None => SearchResult::Nothing,
     })
 }
 
@@ -248,7 +254,7 @@ fn contradicts(anchors: &[Anchor], band: &[(usize, usize)]) -> bool {
 }
 
 /// The words of a script as numbers, or its letters if the alphabet has no space.
-fn words_of(script: &Script, alphabet: &Alphabet) -> Vec<Placed> {
+fn words_of(script: &Script, alphabet: &Alphabet) -> Vec<WordPosition> {
     let has_space = alphabet.symbols.iter().any(|symbol| symbol == " ");
     let mut found = Vec::new();
     for word in &script.words {
@@ -257,10 +263,10 @@ fn words_of(script: &Script, alphabet: &Alphabet) -> Vec<Placed> {
             Label::Star | Label::Gap => symbol_of_star(alphabet),
         });
         match has_space {
-            true => found.push(Placed { word: number(letters), at: word.targets.start }),
+            true => found.push(WordPosition { word: number(letters), at: word.targets.start }),
             false => {
                 let placed = letters.zip(word.targets.clone());
-                found.extend(placed.map(|(letter, at)| Placed { word: letter as u32, at }));
+                found.extend(placed.map(|(letter, at)| WordPosition { word: letter as u32, at }));
             }
         }
     }
@@ -277,7 +283,7 @@ fn number(letters: impl Iterator<Item = usize>) -> u32 {
 }
 
 /// The words that greedy decoding gives, with the frames of their first letters.
-fn heard(emissions: Emissions, alphabet: &Alphabet) -> Vec<Placed> {
+fn heard(emissions: Emissions, alphabet: &Alphabet) -> Vec<WordPosition> {
     let space = alphabet.symbols.iter().position(|symbol| symbol == " ");
     let mut found = Vec::new();
     let mut word: Vec<usize> = Vec::new();
@@ -291,10 +297,10 @@ fn heard(emissions: Emissions, alphabet: &Alphabet) -> Vec<Placed> {
             continue;
         }
         match space {
-            None => found.push(Placed { word: best as u32, at: frame }),
+            None => found.push(WordPosition { word: best as u32, at: frame }),
             Some(space) if best == space => {
                 if !word.is_empty() {
-                    found.push(Placed { word: number(word.drain(..)), at: start });
+                    found.push(WordPosition { word: number(word.drain(..)), at: start });
                 }
             }
             Some(_) => {
@@ -306,7 +312,7 @@ fn heard(emissions: Emissions, alphabet: &Alphabet) -> Vec<Placed> {
         }
     }
     if !word.is_empty() {
-        found.push(Placed { word: number(word.drain(..)), at: start });
+        found.push(WordPosition { word: number(word.drain(..)), at: start });
     }
     found
 }
@@ -314,8 +320,8 @@ fn heard(emissions: Emissions, alphabet: &Alphabet) -> Vec<Placed> {
 /// The targets that each frame may be at, by the rough times of their words.
 fn band_of_times(
     frames: usize,
-    segments: &[Segment],
-    text: &Text,
+    segments: &[RecordingSegment],
+    text: &ScriptText,
     script: &Script,
 ) -> Vec<(usize, usize)> {
     let parts: Vec<(Range<usize>, &Range<f64>)> = text
@@ -349,7 +355,7 @@ fn band_of_times(
 }
 
 /// The time of each frame in the recording.
-fn times(segments: &[Segment]) -> impl Iterator<Item = f64> {
+fn times(segments: &[RecordingSegment]) -> impl Iterator<Item = f64> {
     segments.iter().flat_map(|segment| {
         (0..segment.frames).map(move |frame| segment.start + frame as f64 * segment.hop)
     })
@@ -402,19 +408,19 @@ fn end_of_sentence(script: &Script, to: usize) -> usize {
 
 /// The place at which a word is heard.
 #[derive(Clone, Copy)]
-struct Heard {
+struct WordSpan {
     first: usize,
     last: usize,
 }
 
 fn told(
     emissions: Emissions,
-    segments: &[Segment],
-    (text, script): (&Text, &Script),
+    segments: &[RecordingSegment],
+    (text, script): (&ScriptText, &Script),
     path: &Path,
-) -> Outcome {
+) -> Alignment {
     let heard = heard_words(script, path);
-    let mut outcome = Outcome {
+    let mut outcome = Alignment {
         segments: Vec::with_capacity(segments.len()),
         unheard: unheard(script, &heard),
         misplaced: misplaced(segments, text, script, &heard),
@@ -422,7 +428,7 @@ fn told(
     let scores = scores(emissions, script, path);
     let mut start = 0;
     // Words are in order of their frames.
-    let by_frame: Vec<(usize, Heard)> =
+    let by_frame: Vec<(usize, WordSpan)> =
         heard.iter().enumerate().filter_map(|(at, heard)| Some((at, (*heard)?))).collect();
     for segment in segments {
         let frames = start..start + segment.frames;
@@ -436,14 +442,15 @@ fn told(
 }
 
 fn one_segment(
-    segment: &Segment,
+    segment: &RecordingSegment,
     frames: Range<usize>,
-    words: &[(usize, Heard)],
-    (text, script): (&Text, &Script),
-    scores: &Scores,
-) -> Aligned {
-    let is_inside = |heard: &Heard| frames.contains(&heard.first) && frames.contains(&heard.last);
-    let mut aligned = Aligned::default();
+    words: &[(usize, WordSpan)],
+    (text, script): (&ScriptText, &Script),
+    scores: &PathScores,
+) -> AlignedSegment {
+    let is_inside =
+        |heard: &WordSpan| frames.contains(&heard.first) && frames.contains(&heard.last);
+    let mut aligned = AlignedSegment::default();
     let stars = scores.stars[frames.clone()].iter().filter(|star| **star).count();
     let reject = |code: &str, reason: String| Some(Reject::new(code, reason));
     if let Some((cut, _)) = words.iter().find(|(_, heard)| !is_inside(heard)) {
@@ -451,7 +458,7 @@ fn one_segment(
         aligned.reject = reject("cut-word", format!("the segment begins or ends inside `{word}`"));
         return aligned;
     }
-    let is_spelled = |(word, _): &(usize, Heard)| {
+    let is_spelled = |(word, _): &(usize, WordSpan)| {
         let mut letters = script.words[*word].targets.clone();
         letters.any(|letter| matches!(script.targets[letter].label, Label::Symbol(_)))
     };
@@ -476,7 +483,7 @@ fn one_segment(
     let second = |frame: f64| (frame - frames.start as f64) * segment.hop;
     for (at, (word, heard)) in words.iter().enumerate() {
         // Between words the middle is the edge.
-        let middle = |one: &Heard, other: &Heard| (one.last + 1 + other.first) as f64 / 2.0;
+        let middle = |one: &WordSpan, other: &WordSpan| (one.last + 1 + other.first) as f64 / 2.0;
         let before = at.checked_sub(1).map(|before| middle(&words[before].1, heard));
         let behind = words.get(at + 1).map(|(_, behind)| middle(heard, behind));
         let from = second(before.unwrap_or(heard.first as f64));
@@ -488,7 +495,7 @@ fn one_segment(
 }
 
 /// The text of words that may have left-out ones between them.
-fn joined(script: &Script, text: &str, words: &[(usize, Heard)]) -> String {
+fn joined(script: &Script, text: &str, words: &[(usize, WordSpan)]) -> String {
     let runs = words.chunk_by(|(one, _), (other, _)| one + 1 == *other);
     let slices = runs.map(|run| {
         let (from, to) = (run[0].0, run[run.len() - 1].0 + 1);
@@ -500,7 +507,7 @@ fn joined(script: &Script, text: &str, words: &[(usize, Heard)]) -> String {
 
 /// The lower probability of the first and the last letter. In the place of a letter that is misheard
 /// there is another sound, and its neighbour is heard; where an end is clipped there is none.
-fn edge(script: &Script, words: &[(usize, Heard)], scores: &Scores) -> f64 {
+fn edge(script: &Script, words: &[(usize, WordSpan)], scores: &PathScores) -> f64 {
     let (Some((first, _)), Some((last, _))) = (words.first(), words.last()) else { return 0.0 };
     let (first, last) = (&script.words[*first].targets, &script.words[*last].targets);
     let ends = [(first.start, first.start + 1), (last.end - 1, last.end.saturating_sub(2))];
@@ -515,7 +522,7 @@ fn mean(values: &[f64]) -> f64 {
 }
 
 /// The scores of a path.
-struct Scores {
+struct PathScores {
     values: Vec<f64>,
     stars: Vec<bool>,
     best: HashMap<usize, Best>,
@@ -529,8 +536,8 @@ struct Best {
     any: f64,
 }
 
-fn scores(emissions: Emissions, script: &Script, path: &Path) -> Scores {
-    let mut scores = Scores { values: Vec::new(), stars: Vec::new(), best: HashMap::new() };
+fn scores(emissions: Emissions, script: &Script, path: &Path) -> PathScores {
+    let mut scores = PathScores { values: Vec::new(), stars: Vec::new(), best: HashMap::new() };
     for frame in 0..path.states.len() {
         let target = path.target(frame);
         let label = target.map(|target| script.targets[target]);
@@ -553,20 +560,25 @@ fn scores(emissions: Emissions, script: &Script, path: &Path) -> Scores {
 }
 
 /// The first and the last frame of each word; None if it is left out.
-fn heard_words(script: &Script, path: &Path) -> Vec<Option<Heard>> {
-    let mut heard: Vec<Option<Heard>> = vec![None; script.words.len()];
+fn heard_words(script: &Script, path: &Path) -> Vec<Option<WordSpan>> {
+    let mut heard: Vec<Option<WordSpan>> = vec![None; script.words.len()];
     for frame in 0..path.states.len() {
         let word = path.target(frame).and_then(|target| script.word_of(target));
         if let Some(word) = word {
             let first = heard[word].map_or(frame, |heard| heard.first);
-            heard[word] = Some(Heard { first, last: frame });
+            heard[word] = Some(WordSpan { first, last: frame });
         }
     }
     heard
 }
 
 /// The number of cues that are far from their first heard word.
-fn misplaced(segments: &[Segment], text: &Text, script: &Script, heard: &[Option<Heard>]) -> usize {
+fn misplaced(
+    segments: &[RecordingSegment],
+    text: &ScriptText,
+    script: &Script,
+    heard: &[Option<WordSpan>],
+) -> usize {
     let times: Vec<f64> = times(segments).collect();
     let is_far = |(bytes, cue): &&(Range<usize>, Range<f64>)| {
         let from = script.words.partition_point(|word| word.bytes.end <= bytes.start);
@@ -579,8 +591,8 @@ fn misplaced(segments: &[Segment], text: &Text, script: &Script, heard: &[Option
 }
 
 /// The runs of words that are not heard.
-fn unheard(script: &Script, heard: &[Option<Heard>]) -> Vec<Unheard> {
-    let mut found: Vec<Unheard> = Vec::new();
+fn unheard(script: &Script, heard: &[Option<WordSpan>]) -> Vec<UnheardSpan> {
+    let mut found: Vec<UnheardSpan> = Vec::new();
     let mut before = None;
     for (at, word) in script.words.iter().enumerate().filter(|(at, _)| heard[*at].is_none()) {
         match found.last_mut().filter(|_| before == at.checked_sub(1) && at > 0) {
@@ -589,7 +601,7 @@ fn unheard(script: &Script, heard: &[Option<Heard>]) -> Vec<Unheard> {
                 last.words += 1;
             }
             None => {
-                found.push(Unheard { start: word.bytes.start, end: word.bytes.end, words: 1 });
+                found.push(UnheardSpan { start: word.bytes.start, end: word.bytes.end, words: 1 });
             }
         }
         before = Some(at);

@@ -9,10 +9,10 @@ use stage_core::{
     Parameters, PortOutput, Setup, StageError,
 };
 
-use super::stage::{Source, written};
-use super::text::{Romanised, foreign_words};
+use super::stage::{TextSource, written};
+use super::text::{Romanisation, foreign_words};
 use crate::command::private::{Private, write};
-use crate::command::stage::{Declared, fatal};
+use crate::command::stage::{CommandDeclaration, fatal};
 use crate::corpus::corrections::CORRECTED;
 use crate::plain::{JSON, to_json};
 
@@ -22,14 +22,14 @@ pub const WORDS: &str = "words";
 const FILE: &str = "words.txt";
 
 struct Romanise {
-    declared: Declared,
+    declared: CommandDeclaration,
     /// The digest of the parameters that change the results of the program.
     settings: Digest,
 }
 
 pub fn open(setup: Setup, context: &mut dyn Context) -> Result<Job, StageError> {
     let settings = settings(&setup.parameters)?;
-    let declared = Declared::of_line(&setup, (WORDS, FILE), &[WORDS], context)?;
+    let declared = CommandDeclaration::of_line(&setup, (WORDS, FILE), &[WORDS], context)?;
     Ok(Job::Gather(Box::new(Romanise { declared, settings })))
 }
 
@@ -47,7 +47,7 @@ fn settings(parameters: &Parameters) -> Result<Digest, StageError> {
 }
 
 /// A text that several items may have.
-enum Shared<'a> {
+enum SharedText<'a> {
     Written(&'a Item),
     Corrected(&'a str),
 }
@@ -58,7 +58,7 @@ impl GatherJob for Romanise {
         input: GatherInput,
         context: &mut dyn Context,
     ) -> Result<GatherOutput, StageError> {
-        let (mut all, mut fresh) = (Romanised::default(), Vec::new());
+        let (mut all, mut fresh) = (Romanisation::default(), Vec::new());
         for (digest, shared) in texts(input.items("input")?) {
             let key = self.key(&digest);
             match recall(&key, context)? {
@@ -99,27 +99,27 @@ fn is_left(word: &str, latin: &str) -> bool {
 }
 
 /// The distinct texts of the items.
-fn texts(items: &[Item]) -> BTreeMap<Digest, Shared<'_>> {
+fn texts(items: &[Item]) -> BTreeMap<Digest, SharedText<'_>> {
     let mut found = BTreeMap::new();
     for item in items {
-        if let Source::Cues(blob) | Source::Script(blob) = Source::of(item) {
-            found.insert(blob.digest, Shared::Written(item));
+        if let TextSource::Cues(blob) | TextSource::Script(blob) = TextSource::of(item) {
+            found.insert(blob.digest, SharedText::Written(item));
         }
         if let Some(text) = item.fields.text(CORRECTED) {
-            found.insert(Digest::of(text.as_bytes()), Shared::Corrected(text));
+            found.insert(Digest::of(text.as_bytes()), SharedText::Corrected(text));
         }
     }
     found
 }
 
-fn read(shared: &Shared, context: &mut dyn Context) -> Result<String, StageError> {
+fn read(shared: &SharedText, context: &mut dyn Context) -> Result<String, StageError> {
     match shared {
-        Shared::Corrected(text) => Ok((*text).to_owned()),
-        Shared::Written(item) => Ok(written(item, context)?.unwrap_or_default().text),
+        SharedText::Corrected(text) => Ok((*text).to_owned()),
+        SharedText::Written(item) => Ok(written(item, context)?.unwrap_or_default().text),
     }
 }
 
-fn recall(key: &Digest, context: &mut dyn Context) -> Result<Option<Romanised>, StageError> {
+fn recall(key: &Digest, context: &mut dyn Context) -> Result<Option<Romanisation>, StageError> {
     let known = context.recall(key)?;
     match known.as_ref().and_then(|fields| fields.blob(WORDS)) {
         // A damaged record is made again.

@@ -14,10 +14,13 @@ use stage_core::{
 use stage_families::wav2vec2::Alphabet;
 use stage_formats::npy;
 
-use super::recording::{Aligned, Options, Outcome, Segment, Text, Unheard, align, align_text};
+use super::recording::{
+    AlignOptions, AlignedSegment, Alignment, RecordingSegment, ScriptText, UnheardSpan, align,
+    align_text,
+};
 use super::romanise::{self, WORDS};
-use super::text::Romanised;
-use super::viterbi::Stopped;
+use super::text::Romanisation;
+use super::viterbi::StopRequest;
 use crate::corpus::corrections::{CORRECTED, DROPPED};
 use crate::corpus::cues::Cue;
 use crate::plain::{JSON, stage, to_json};
@@ -29,18 +32,18 @@ pub fn stages() -> Vec<Arc<dyn Stage>> {
     vec![stage(&kinds::ROMANISE, romanise::open), stage(&kinds::ALIGN, open)]
 }
 
-struct Align(Options);
+struct Align(AlignOptions);
 
 fn open(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
     let anchors = setup.parameters.integer("anchors")?;
-    Ok(Job::Gather(Box::new(Align(Options {
+    Ok(Job::Gather(Box::new(Align(AlignOptions {
         stars: setup.parameters.flag("star")?,
         anchors: usize::try_from(anchors).unwrap_or(1),
     }))))
 }
 
 /// A segment that can be aligned, with its place among the items.
-struct Placed<'a> {
+struct PlacedSegment<'a> {
     at: usize,
     item: &'a Item,
     emissions: Arc<Blob>,
@@ -49,10 +52,10 @@ struct Placed<'a> {
     hop: f64,
 }
 
-impl<'a> Placed<'a> {
-    fn of(at: usize, item: &'a Item) -> Option<Placed<'a>> {
+impl<'a> PlacedSegment<'a> {
+    fn of(at: usize, item: &'a Item) -> Option<PlacedSegment<'a>> {
         let number = |name: &str| item.fields.number(name).filter(|number| number.is_finite());
-        Some(Placed {
+        Some(PlacedSegment {
             at,
             item,
             emissions: item.fields.blob("emissions")?.clone(),
@@ -64,18 +67,18 @@ impl<'a> Placed<'a> {
 }
 
 /// The text of a recording: a blob of one of two kinds, or none.
-pub(super) enum Source {
+pub(super) enum TextSource {
     Cues(Arc<Blob>),
     Script(Arc<Blob>),
     Transcripts,
 }
 
-impl Source {
-    pub(super) fn of(item: &Item) -> Source {
+impl TextSource {
+    pub(super) fn of(item: &Item) -> TextSource {
         match (item.fields.blob("cues"), item.fields.blob("script")) {
-            (Some(cues), _) => Source::Cues(cues.clone()),
-            (None, Some(script)) => Source::Script(script.clone()),
-            (None, None) => Source::Transcripts,
+            (Some(cues), _) => TextSource::Cues(cues.clone()),
+            (None, Some(script)) => TextSource::Script(script.clone()),
+            (None, None) => TextSource::Transcripts,
         }
     }
 }
@@ -93,10 +96,10 @@ struct Passage<'a> {
 
 /// A script with the recordings that share it, and what is unheard in each.
 #[derive(Default)]
-struct Heard {
+struct SharedScript {
     text: String,
     recordings: Vec<String>,
-    unheard: Vec<Vec<Unheard>>,
+    unheard: Vec<Vec<UnheardSpan>>,
 }
 
 impl GatherJob for Align {
@@ -111,8 +114,8 @@ impl GatherJob for Align {
         let before: BTreeMap<&str, &Item> = before.iter().map(|item| (&*item.id, item)).collect();
         let (recordings, mut rejects) = by_recording(items);
         let romanised = romanised(&input, context)?;
-        let mut aligned: BTreeMap<usize, Aligned> = BTreeMap::new();
-        let mut scripts: BTreeMap<Digest, Heard> = BTreeMap::new();
+        let mut aligned: BTreeMap<usize, AlignedSegment> = BTreeMap::new();
+        let mut scripts: BTreeMap<Digest, SharedScript> = BTreeMap::new();
         let mut misplaced = 0;
         let all = recordings.len() as u64;
         for (done, (recording, mut segments)) in recordings.into_iter().enumerate() {
@@ -160,13 +163,13 @@ impl GatherJob for Align {
 }
 
 /// The segments of recordings by the names of these.
-type Recordings<'a> = BTreeMap<&'a str, Vec<Placed<'a>>>;
+type Recordings<'a> = BTreeMap<&'a str, Vec<PlacedSegment<'a>>>;
 
 /// The segments of each recording, and the items that are none.
 fn by_recording(items: &[Item]) -> (Recordings<'_>, Vec<(usize, Reject)>) {
     let (mut recordings, mut rejects) = (Recordings::new(), Vec::new());
     for (at, item) in items.iter().enumerate() {
-        match (item.fields.text("recording"), Placed::of(at, item)) {
+        match (item.fields.text("recording"), PlacedSegment::of(at, item)) {
             (Some(recording), Some(placed)) => {
                 recordings.entry(recording).or_default().push(placed);
             }
@@ -184,10 +187,10 @@ impl Align {
     /// The outcome of a recording with the corrections of its segments.
     fn recording(
         &self,
-        segments: &[Placed],
-        romanised: &Romanised,
+        segments: &[PlacedSegment],
+        romanised: &Romanisation,
         context: &mut dyn Context,
-    ) -> Result<(Outcome, Text), StageError> {
+    ) -> Result<(Alignment, ScriptText), StageError> {
         let (mut outcome, text) = self.by_text(segments, romanised, context)?;
         for (segment, aligned) in segments.iter().zip(&mut outcome.segments) {
             correct(segment, aligned, romanised, context)?;
@@ -198,10 +201,10 @@ impl Align {
     /// The outcome of a recording, remembered for as long as nothing of it changes.
     fn by_text(
         &self,
-        segments: &[Placed],
-        romanised: &Romanised,
+        segments: &[PlacedSegment],
+        romanised: &Romanisation,
         context: &mut dyn Context,
-    ) -> Result<(Outcome, Text), StageError> {
+    ) -> Result<(Alignment, ScriptText), StageError> {
         let mut text = read_text(segments, context)?;
         text.romanised = romanised.of(&text.text);
         let key = self.key(segments, &text);
@@ -218,7 +221,7 @@ impl Align {
         Ok((outcome, text))
     }
 
-    fn key(&self, segments: &[Placed], text: &Text) -> Digest {
+    fn key(&self, segments: &[PlacedSegment], text: &ScriptText) -> Digest {
         let mut sink = HashSink::default();
         sink.integer("stars", i64::from(self.0.stars));
         sink.integer("anchors", self.0.anchors as i64);
@@ -247,23 +250,23 @@ impl Align {
 
     fn align(
         &self,
-        segments: &[Placed],
-        text: &Text,
+        segments: &[PlacedSegment],
+        text: &ScriptText,
         context: &mut dyn Context,
-    ) -> Result<Outcome, StageError> {
+    ) -> Result<Alignment, StageError> {
         let (alphabet, values, segments) = heard(segments, context)?;
         let mut stopping = || context.stopping();
         align(&values, &alphabet, &segments, text, (&self.0, &mut stopping))
-            .map_err(|Stopped| StageError::Stopped)
+            .map_err(|StopRequest| StageError::Stopped)
     }
 }
 
 /// A text of a person replaces that of the script. A dropped segment is quarantined only here, since
 /// its neighbours cannot be aligned without it.
 fn correct(
-    segment: &Placed,
-    aligned: &mut Aligned,
-    romanised: &Romanised,
+    segment: &PlacedSegment,
+    aligned: &mut AlignedSegment,
+    romanised: &Romanisation,
     context: &mut dyn Context,
 ) -> Result<(), StageError> {
     if let Some(why) = segment.item.fields.text(DROPPED) {
@@ -274,18 +277,18 @@ fn correct(
     let (alphabet, values, placed) = heard(std::slice::from_ref(segment), context)?;
     if let [placed] = &placed[..] {
         let (romanised, text) = (romanised.of(text), text.to_owned());
-        let text = Text { text, romanised, ..Text::default() };
+        let text = ScriptText { text, romanised, ..ScriptText::default() };
         *aligned = align_text(&values, &alphabet, placed, text, &mut || context.stopping())
-            .map_err(|Stopped| StageError::Stopped)?;
+            .map_err(|StopRequest| StageError::Stopped)?;
     }
     Ok(())
 }
 
 /// The alphabet, and the emissions of segments in a row with their places.
 fn heard(
-    segments: &[Placed],
+    segments: &[PlacedSegment],
     context: &mut dyn Context,
-) -> Result<(Alphabet, Vec<f32>, Vec<Segment>), StageError> {
+) -> Result<(Alphabet, Vec<f32>, Vec<RecordingSegment>), StageError> {
     let alphabet: Alphabet = match segments.first().and_then(|one| one.item.fields.text("alphabet"))
     {
         Some(alphabet) => serde_json::from_str(alphabet)
@@ -311,15 +314,15 @@ fn heard(
         }
         values.extend(array.values);
         let frames = frames as usize;
-        let Placed { start, seconds, hop, .. } = *segment;
-        placed.push(Segment { frames, start, seconds, hop });
+        let PlacedSegment { start, seconds, hop, .. } = *segment;
+        placed.push(RecordingSegment { frames, start, seconds, hop });
     }
     Ok((alphabet, values, placed))
 }
 
 /// The romanisations that `text.romanise` has given.
-fn romanised(input: &GatherInput, context: &mut dyn Context) -> Result<Romanised, StageError> {
-    let Some(fields) = input.artifact("romanised") else { return Ok(Romanised::default()) };
+fn romanised(input: &GatherInput, context: &mut dyn Context) -> Result<Romanisation, StageError> {
+    let Some(fields) = input.artifact("romanised") else { return Ok(Romanisation::default()) };
     let blob = fields.blob(WORDS).ok_or_else(|| {
         StageError::failed("`romanised` has no `words`: it is the output of `text.romanise`")
     })?;
@@ -327,38 +330,44 @@ fn romanised(input: &GatherInput, context: &mut dyn Context) -> Result<Romanised
         .map_err(|error| StageError::failed(format!("`romanised` is damaged: {error}")))
 }
 
-fn read_text(segments: &[Placed], context: &mut dyn Context) -> Result<Text, StageError> {
-    let Some(first) = segments.first() else { return Ok(Text::default()) };
+fn read_text(
+    segments: &[PlacedSegment],
+    context: &mut dyn Context,
+) -> Result<ScriptText, StageError> {
+    let Some(first) = segments.first() else { return Ok(ScriptText::default()) };
     if let Some(text) = written(first.item, context)? {
         return Ok(text);
     }
     let milliseconds = |seconds: f64| (seconds.max(0.0) * 1000.0) as u64;
-    let cue = |segment: &Placed| Cue {
+    let cue = |segment: &PlacedSegment| Cue {
         start: milliseconds(segment.start),
         end: milliseconds(segment.start + segment.seconds),
         text: segment.item.fields.text("transcript").unwrap_or_default().to_owned(),
     };
-    Ok(Text::of_cues(&segments.iter().map(cue).collect::<Vec<_>>()))
+    Ok(ScriptText::of_cues(&segments.iter().map(cue).collect::<Vec<_>>()))
 }
 
 /// The script or the subtitles of a recording; None if it has only transcripts.
-pub(super) fn written(item: &Item, context: &mut dyn Context) -> Result<Option<Text>, StageError> {
-    match Source::of(item) {
-        Source::Script(blob) => {
+pub(super) fn written(
+    item: &Item,
+    context: &mut dyn Context,
+) -> Result<Option<ScriptText>, StageError> {
+    match TextSource::of(item) {
+        TextSource::Script(blob) => {
             let text = String::from_utf8(context.read(&blob)?.to_vec());
             let text = text.map_err(|_| StageError::failed("a text is not UTF-8"))?;
-            Ok(Some(Text { text, ..Text::default() }))
+            Ok(Some(ScriptText { text, ..ScriptText::default() }))
         }
-        Source::Cues(blob) => {
+        TextSource::Cues(blob) => {
             let cues: Vec<Cue> = serde_json::from_slice(&context.read(&blob)?)
                 .map_err(|error| StageError::failed(format!("`cues` are damaged: {error}")))?;
-            Ok(Some(Text::of_cues(&cues)))
+            Ok(Some(ScriptText::of_cues(&cues)))
         }
-        Source::Transcripts => Ok(None),
+        TextSource::Transcripts => Ok(None),
     }
 }
 
-fn with_text(item: &Item, aligned: Aligned) -> Result<NewItem, StageError> {
+fn with_text(item: &Item, aligned: AlignedSegment) -> Result<NewItem, StageError> {
     Ok(NewItem::kept(item)
         .with("text", NewValue::Text(aligned.text))
         .with("align_mean", NewValue::Number(aligned.mean))
@@ -369,7 +378,7 @@ fn with_text(item: &Item, aligned: Aligned) -> Result<NewItem, StageError> {
 }
 
 /// The passages that no recording of a script has.
-fn passages(scripts: &BTreeMap<Digest, Heard>) -> Vec<Passage<'_>> {
+fn passages(scripts: &BTreeMap<Digest, SharedScript>) -> Vec<Passage<'_>> {
     let mut found = Vec::new();
     for heard in scripts.values() {
         let (first, others) = match heard.unheard.split_first() {

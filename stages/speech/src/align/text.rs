@@ -22,13 +22,13 @@ pub struct Word {
 
 /// Words of other scripts, without the punctuation around them, and their Latin letters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Romanised(pub BTreeMap<String, String>);
+pub struct Romanisation(pub BTreeMap<String, String>);
 
-impl Romanised {
+impl Romanisation {
     /// Those of the words of a text.
-    pub fn of(&self, text: &str) -> Romanised {
+    pub fn of(&self, text: &str) -> Romanisation {
         let known = foreign_words(text).filter_map(|word| self.0.get_key_value(word));
-        Romanised(known.map(|(word, latin)| (word.clone(), latin.clone())).collect())
+        Romanisation(known.map(|(word, latin)| (word.clone(), latin.clone())).collect())
     }
 }
 
@@ -51,7 +51,12 @@ pub struct Script {
 const PAUSE: Target = Target { is_optional: true, ..Target::of(Label::Gap) };
 
 impl Script {
-    pub fn new(text: &str, romanised: &Romanised, alphabet: &Alphabet, with_stars: bool) -> Script {
+    pub fn new(
+        text: &str,
+        romanised: &Romanisation,
+        alphabet: &Alphabet,
+        with_stars: bool,
+    ) -> Script {
         let symbols: HashMap<&str, usize> = alphabet
             .symbols
             .iter()
@@ -151,7 +156,7 @@ fn core(word: &str) -> Range<usize> {
 /// bytes of the whole word.
 fn spelled(
     word: &str,
-    romanised: &Romanised,
+    romanised: &Romanisation,
     symbols: &HashMap<&str, usize>,
 ) -> Vec<(Range<usize>, Label)> {
     let own = letters(word, symbols);
@@ -252,7 +257,7 @@ mod tests {
     fn a_text_becomes_targets_and_keeps_its_places() {
         let english = alphabet(" abcdefghijklmnopqrstuvwxyz'");
         let text = "\u{201C}Caf\u{E9}s,\u{201D} said Tom's \u{2018}friend\u{2019} \u{2014} 42 of them!\n\nChapter two";
-        let script = Script::new(text, &Romanised::default(), &english, true);
+        let script = Script::new(text, &Romanisation::default(), &english, true);
         assert_eq!(told(&script, &english), "~cafes said tom's friend * of them~chapter two~");
         assert_eq!(script.sentences, 2);
         let words: Vec<&str> = script.words.iter().map(|word| &text[word.bytes.clone()]).collect();
@@ -273,7 +278,7 @@ mod tests {
     #[test]
     fn capitals_and_alphabets_without_a_space_are_read_alike() {
         let capitals = alphabet("ABCDEFGHIJKLMNOPQRSTUVWXYZ");
-        let script = Script::new("Stra\u{DF}e. It is.", &Romanised::default(), &capitals, false);
+        let script = Script::new("Stra\u{DF}e. It is.", &Romanisation::default(), &capitals, false);
         assert_eq!(told(&script, &capitals), "STRASSEITIS");
         let ends: Vec<bool> = script.targets.iter().map(|target| target.ends).collect();
         assert_eq!(ends.iter().filter(|end| **end).count(), 2);
@@ -283,7 +288,7 @@ mod tests {
     #[test]
     fn a_text_in_other_letters_is_any_sound() {
         let english = alphabet(" abc");
-        let none = Romanised::default();
+        let none = Romanisation::default();
         let script = Script::new("\u{5D0}\u{5D1} a", &none, &english, true);
         assert_eq!(told(&script, &english), "~* a~");
         assert_eq!(Script::new(" \u{2014} \n", &none, &english, true), Script::default());

@@ -76,10 +76,10 @@ pub type Stopping<'a> = &'a mut dyn FnMut() -> bool;
 
 /// The run was asked to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stopped;
+pub struct StopRequest;
 
-fn go_on(stopping: Stopping) -> Result<(), Stopped> {
-    if stopping() { Err(Stopped) } else { Ok(()) }
+fn go_on(stopping: Stopping) -> Result<(), StopRequest> {
+    if stopping() { Err(StopRequest) } else { Ok(()) }
 }
 
 /// The states of all frames, and the sum of their scores.
@@ -112,12 +112,12 @@ pub struct Aligner<'a> {
 
 /// The scores of a frame for the states from `first` on.
 #[derive(Clone, Default)]
-struct Row {
+struct ScoreRow {
     first: usize,
     scores: Vec<f64>,
 }
 
-impl Row {
+impl ScoreRow {
     fn get(&self, state: usize, back: usize) -> f64 {
         let at = state.checked_sub(back).and_then(|state| state.checked_sub(self.first));
         at.and_then(|at| self.scores.get(at)).copied().unwrap_or(NEVER)
@@ -146,7 +146,7 @@ impl<'a> Aligner<'a> {
     }
 
     /// None if the targets do not fit into the frames, or not into the band.
-    pub fn path(&self, band: Band, stopping: Stopping) -> Result<Option<Path>, Stopped> {
+    pub fn path(&self, band: Band, stopping: Stopping) -> Result<Option<Path>, StopRequest> {
         let frames = self.emissions.frames();
         if frames == 0 {
             return Ok(None);
@@ -206,7 +206,7 @@ impl<'a> Aligner<'a> {
     }
 
     /// A path begins before the first target or in it, or in a later sentence.
-    fn first(&self, states: Range<usize>) -> Row {
+    fn first(&self, states: Range<usize>) -> ScoreRow {
         let score = |state: usize| {
             let entry = match state {
                 0 | 1 => 0.0,
@@ -218,17 +218,17 @@ impl<'a> Aligner<'a> {
             };
             entry + self.score(0, state)
         };
-        Row { first: states.start, scores: states.map(score).collect() }
+        ScoreRow { first: states.start, scores: states.map(score).collect() }
     }
 
     fn next(
         &self,
-        before: &Row,
+        before: &ScoreRow,
         frame: usize,
         states: Range<usize>,
         back: Option<&mut Back>,
-    ) -> Row {
-        let mut row = Row { first: states.start, scores: Vec::with_capacity(states.len()) };
+    ) -> ScoreRow {
+        let mut row = ScoreRow { first: states.start, scores: Vec::with_capacity(states.len()) };
         let mut codes = Vec::with_capacity(if back.is_some() { states.len() } else { 0 });
         let mut jumps = Vec::new();
         // The best end of a sentence among the states so far, which may lie before the band.
@@ -280,7 +280,7 @@ impl<'a> Aligner<'a> {
     }
 
     /// Sentences end in their last target, in the blank after it, and in a star behind it.
-    fn note_end(&self, row: &Row, state: usize, best: &mut f64, at: &mut usize) {
+    fn note_end(&self, row: &ScoreRow, state: usize, best: &mut f64, at: &mut usize) {
         let before = (state / 2).checked_sub(1).map(|target| &self.targets[target]);
         let is_end = match state % 2 {
             0 => before.is_some_and(|target| target.ends || target.is_optional),
@@ -296,7 +296,7 @@ impl<'a> Aligner<'a> {
     }
 
     /// The best state to end in.
-    fn last(&self, row: &Row) -> Option<(usize, f64)> {
+    fn last(&self, row: &ScoreRow) -> Option<(usize, f64)> {
         let end = 2 * self.targets.len();
         let mut best = (NEVER, 0);
         let mut offer = |state: Option<usize>, cost: f64| {
@@ -451,8 +451,8 @@ mod tests {
         };
         // 400 steps in rows of 21: 20 forwards, as many backwards.
         assert_eq!(stop_after(usize::MAX), (Ok(true), 40));
-        assert_eq!(stop_after(0), (Err(Stopped), 1));
-        assert_eq!(stop_after(30), (Err(Stopped), 31));
+        assert_eq!(stop_after(0), (Err(StopRequest), 1));
+        assert_eq!(stop_after(30), (Err(StopRequest), 31));
     }
 
     #[test]

@@ -1,19 +1,19 @@
 //! ADPCM inside WAV, block by block.
 
 use super::block::Block;
-use super::codec::{self, Codec};
-use super::fault::{Fault, Trouble};
+use super::codec::{self, PacketDecoder};
+use super::fault::{Fault, ReadError};
 use super::input::Input;
 use super::note::Note;
-use super::part::Part;
+use super::part::AudioFile;
 use super::riff::Blocks;
-use super::sniff::Format;
+use super::sniff::AudioContainer;
 use symphonia::core::codecs::audio::well_known::{CODEC_ID_ADPCM_IMA_WAV, CODEC_ID_ADPCM_MS};
 
 pub struct Adpcm {
     header: Blocks,
     coding: Coding,
-    codec: Codec,
+    codec: PacketDecoder,
     frames: u64,
 }
 
@@ -51,7 +51,7 @@ impl Adpcm {
         };
         let Some(frames) = coding.frames(header.block.into(), header.channels) else {
             return Err(Fault::Undecodable {
-                format: Format::Wav,
+                format: AudioContainer::Wav,
                 problem: format!("blocks of {} bytes are too short", header.block),
             });
         };
@@ -71,7 +71,7 @@ impl Adpcm {
             .with_bits_per_sample(4)
             .with_frames_per_block(frames)
             .with_max_frames_per_packet(frames);
-        let codec = Codec::new("ADPCM", Format::Wav, &parameters)?;
+        let codec = PacketDecoder::new("ADPCM", AudioContainer::Wav, &parameters)?;
         Ok(Adpcm { header, coding, codec, frames: 0 })
     }
 
@@ -88,8 +88,8 @@ impl Adpcm {
     }
 }
 
-impl Part for Adpcm {
-    fn read(&mut self, input: &mut Input<'_>) -> Result<Option<Block>, Trouble> {
+impl AudioFile for Adpcm {
+    fn read(&mut self, input: &mut Input<'_>) -> Result<Option<Block>, ReadError> {
         let left = self.header.data.end - self.header.data.start;
         let size = u64::from(self.header.block);
         let bytes = left.min(size);

@@ -1,18 +1,22 @@
 //! AIFF and AIFC files: the `COMM` chunk describes the samples, the `SSND` chunk holds them, in
 //! either order.
 
-use super::fault::{Fault, Trouble};
+use super::fault::{Fault, ReadError};
 use super::input::Input;
 use super::note::Note;
 use super::part;
 use super::pcm::{Encoding, Order};
-use super::plain::Plain;
+use super::plain::PlainSamples;
 use super::riff::UNKNOWN_LENGTH;
 use super::sniff;
 
 /// Opens the file that starts at `start`.
-pub fn open(input: &mut Input<'_>, start: u64, allow_truncated: bool) -> Result<Plain, Trouble> {
-    let Chunks { common, sound, end } = Chunks::walk(input, start)?;
+pub fn open(
+    input: &mut Input<'_>,
+    start: u64,
+    allow_truncated: bool,
+) -> Result<PlainSamples, ReadError> {
+    let AiffChunks { common, sound, end } = AiffChunks::walk(input, start)?;
     let has_common = common.is_some();
     let (Some(common), Some(sound)) = (common, sound) else {
         let chunk = if has_common { "SSND" } else { "COMM" };
@@ -45,7 +49,7 @@ pub fn open(input: &mut Input<'_>, start: u64, allow_truncated: bool) -> Result<
     }
     let Common { rate, channels, encoding, order, .. } = common;
     let data = std::iter::once(sound.start..sound.start + present * frame).collect();
-    Ok(Plain { rate, channels, encoding, order, data, end, notes })
+    Ok(PlainSamples { rate, channels, encoding, order, data, end, notes })
 }
 
 /// The `COMM` chunk.
@@ -64,18 +68,18 @@ struct Sound {
     is_unknown: bool,
 }
 
-struct Chunks {
+struct AiffChunks {
     common: Option<Common>,
     sound: Option<Sound>,
     /// The end of the file.
     end: u64,
 }
 
-impl Chunks {
-    fn walk(input: &mut Input<'_>, start: u64) -> Result<Chunks, Trouble> {
+impl AiffChunks {
+    fn walk(input: &mut Input<'_>, start: u64) -> Result<AiffChunks, ReadError> {
         let size = input.size();
         let is_compressed = input.part(start + 8, 4)? == b"AIFC";
-        let mut chunks = Chunks { common: None, sound: None, end: start + 12 };
+        let mut chunks = AiffChunks { common: None, sound: None, end: start + 12 };
         loop {
             let at = chunks.end;
             let header = input.part(at, 8)?;

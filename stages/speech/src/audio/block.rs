@@ -36,15 +36,15 @@ impl Block {
 }
 
 /// The frames at the end of a recording that may be padding: only the end shows if they are.
-pub struct Tail {
+pub struct PaddingTail {
     frames: u64,
     held: Option<Block>,
 }
 
-impl Tail {
+impl PaddingTail {
     /// Holds this number of frames back.
-    pub fn new(frames: u64) -> Tail {
-        Tail { frames, held: None }
+    pub fn new(frames: u64) -> PaddingTail {
+        PaddingTail { frames, held: None }
     }
 
     /// Takes a block, and returns the frames that are certainly not in the tail.
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn a_tail_holds_the_last_frames_and_passes_the_others_in_order() {
-        let mut tail = Tail::new(3);
+        let mut tail = PaddingTail::new(3);
         let mut passed = Samples::Pcm(Vec::new());
         for range in [0..4, 4..20, 20..22, 22..40] {
             passed.append(tail.pass(block(range)).samples);

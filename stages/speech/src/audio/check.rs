@@ -8,7 +8,7 @@ use std::fmt;
 
 /// The limits, named as in a manifest; None switches a limit off.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Limits {
+pub struct ClipLimits {
     /// Seconds.
     pub min_duration: Option<f64>,
     pub max_duration: Option<f64>,
@@ -27,7 +27,7 @@ pub struct Limits {
     pub min_correlation: Option<f64>,
 }
 
-impl Default for Limits {
+impl Default for ClipLimits {
     fn default() -> Self {
         Self {
             min_duration: Some(0.5),
@@ -45,22 +45,22 @@ impl Default for Limits {
 
 /// The measures and the violations.
 #[derive(Debug, Clone)]
-pub struct Report {
+pub struct CheckReport {
     pub measures: Measures,
-    pub failures: Vec<Failure>,
+    pub failures: Vec<LimitViolation>,
 }
 
 /// One violated limit.
 #[derive(Debug, Clone)]
-pub struct Failure {
-    pub rule: &'static Rule,
+pub struct LimitViolation {
+    pub rule: &'static LimitRule,
     pub value: f64,
     pub limit: f64,
 }
 
 /// One rule.
 #[derive(Debug)]
-pub struct Rule {
+pub struct LimitRule {
     /// A stable word for counting.
     pub code: &'static str,
     /// The name of the limit, as in a manifest.
@@ -69,130 +69,130 @@ pub struct Rule {
     pub unit: &'static str,
     /// The likely cause, if the figure does not show it.
     advice: Option<&'static str>,
-    side: Side,
+    side: LimitSide,
     of: fn(&Measures) -> Option<f64>,
-    bound: fn(&Limits) -> Option<f64>,
+    bound: fn(&ClipLimits) -> Option<f64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Side {
+enum LimitSide {
     Least,
     Most,
 }
 
 /// All rules, in the order in which violations are listed.
-static RULES: [Rule; 9] = [
-    Rule {
+static RULES: [LimitRule; 9] = [
+    LimitRule {
         code: "too-short",
         limit: "min_duration",
         what: "duration",
         unit: " s",
         advice: None,
-        side: Side::Least,
+        side: LimitSide::Least,
         of: |measures| Some(measures.seconds),
         bound: |limits| limits.min_duration,
     },
-    Rule {
+    LimitRule {
         code: "too-long",
         limit: "max_duration",
         what: "duration",
         unit: " s",
         advice: None,
-        side: Side::Most,
+        side: LimitSide::Most,
         of: |measures| Some(measures.seconds),
         bound: |limits| limits.max_duration,
     },
-    Rule {
+    LimitRule {
         code: "too-quiet",
         limit: "min_peak",
         what: "peak",
         unit: " dBFS",
         advice: None,
-        side: Side::Least,
+        side: LimitSide::Least,
         of: |measures| Some(measures.peak_dbfs),
         bound: |limits| limits.min_peak,
     },
-    Rule {
+    LimitRule {
         code: "clipped",
         limit: "max_clipped",
         what: "clipped share",
         unit: "",
         advice: None,
-        side: Side::Most,
+        side: LimitSide::Most,
         of: |measures| Some(measures.clipped_share),
         bound: |limits| limits.max_clipped,
     },
-    Rule {
+    LimitRule {
         code: "dc-offset",
         limit: "max_dc_offset",
         what: "DC offset",
         unit: "",
         advice: None,
-        side: Side::Most,
+        side: LimitSide::Most,
         of: |measures| Some(measures.dc_offset.abs()),
         bound: |limits| limits.max_dc_offset,
     },
-    Rule {
+    LimitRule {
         code: "silent",
         limit: "max_silence",
         what: "silent share",
         unit: "",
         advice: None,
-        side: Side::Most,
+        side: LimitSide::Most,
         of: |measures| Some(measures.silence_share),
         bound: |limits| limits.max_silence,
     },
-    Rule {
+    LimitRule {
         code: "noisy",
         limit: "min_snr",
         what: "signal to noise ratio",
         unit: " dB",
         advice: None,
-        side: Side::Least,
+        side: LimitSide::Least,
         of: |measures| measures.snr_db,
         bound: |limits| limits.min_snr,
     },
-    Rule {
+    LimitRule {
         code: "narrow-band",
         limit: "min_bandwidth",
         what: "bandwidth",
         unit: " Hz",
         advice: Some("as from a telephone; a lower limit accepts it"),
-        side: Side::Least,
+        side: LimitSide::Least,
         of: |measures| measures.bandwidth_hz,
         bound: |limits| limits.min_bandwidth,
     },
-    Rule {
+    LimitRule {
         code: "anti-phase",
         limit: "min_correlation",
         what: "correlation of the channels",
         unit: "",
         advice: None,
-        side: Side::Least,
+        side: LimitSide::Least,
         of: |measures| measures.correlation,
         bound: |limits| limits.min_correlation,
     },
 ];
 
-impl Rule {
-    fn judge(&'static self, measures: &Measures, limits: &Limits) -> Option<Failure> {
+impl LimitRule {
+    fn judge(&'static self, measures: &Measures, limits: &ClipLimits) -> Option<LimitViolation> {
         let (value, limit) = ((self.of)(measures)?, (self.bound)(limits)?);
         let broken = match self.side {
-            Side::Least => value < limit,
-            Side::Most => value > limit,
+            LimitSide::Least => value < limit,
+            LimitSide::Most => value > limit,
         };
-        broken.then_some(Failure { rule: self, value, limit })
+        broken.then_some(LimitViolation { rule: self, value, limit })
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for LimitViolation {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Rule { what, unit, limit: name, side, .. } = self.rule;
+        let LimitRule { what, unit, limit: name, side, .. } = self.rule;
         let relation = match side {
-            Side::Least => "below",
-            Side::Most => "above",
+            LimitSide::Least => "below",
+            LimitSide::Most => "above",
         };
-        let value = Rounded(self.value);
+        let value = FourDigits(self.value);
         write!(out, "{what} of {value}{unit} is {relation} `{name}` = {}", self.limit)?;
         match self.rule.advice {
             Some(advice) => write!(out, " ({advice})"),
@@ -202,16 +202,16 @@ impl fmt::Display for Failure {
 }
 
 /// Measures `clip`, with the correlation of its channels before mixing, and compares with `limits`.
-pub fn check(clip: &Clip, correlation: Option<f64>, limits: &Limits) -> Report {
+pub fn check(clip: &Clip, correlation: Option<f64>, limits: &ClipLimits) -> CheckReport {
     let measures = measure(clip, correlation);
     let failures = RULES.iter().filter_map(|rule| rule.judge(&measures, limits)).collect();
-    Report { measures, failures }
+    CheckReport { measures, failures }
 }
 
 /// Four significant digits.
-struct Rounded(f64);
+struct FourDigits(f64);
 
-impl fmt::Display for Rounded {
+impl fmt::Display for FourDigits {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let digits = 3 - self.0.abs().max(1e-6).log10().floor() as i32;
         let text = format!("{:.*}", digits.clamp(0, 9) as usize, self.0);

@@ -3,8 +3,8 @@
 
 use super::block::Block;
 use super::clip::Samples;
-use super::fault::{Fault, Trouble};
-use super::sniff::Format;
+use super::fault::{Fault, ReadError};
+use super::sniff::AudioContainer;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use symphonia::core::audio::{Channels, GenericAudioBufferRef};
 use symphonia::core::codecs::audio::well_known as codec;
@@ -15,10 +15,10 @@ use symphonia::core::errors::Error;
 use symphonia::core::packet::PacketRef;
 use symphonia::core::units::{Duration, Timestamp};
 
-pub struct Codec {
+pub struct PacketDecoder {
     /// For messages.
     name: &'static str,
-    format: Format,
+    format: AudioContainer,
     decoder: Box<dyn AudioDecoder>,
     /// Samples of at most 16 bits without loss stay integers.
     is_integer: bool,
@@ -33,12 +33,12 @@ pub enum Defect {
     Unsupported,
 }
 
-impl Codec {
+impl PacketDecoder {
     pub fn new(
         name: &'static str,
-        format: Format,
+        format: AudioContainer,
         parameters: &AudioCodecParameters,
-    ) -> Result<Codec, Fault> {
+    ) -> Result<PacketDecoder, Fault> {
         // FLAC has a digest of its samples; the other codecs ignore this option.
         let options = AudioDecoderOptions::default().verify(true);
         let decoder = symphonia::default::get_codecs()
@@ -50,7 +50,7 @@ impl Codec {
                     problem: format!("the description of its {name} is inconsistent"),
                 },
             })?;
-        Ok(Codec { name, format, decoder, is_integer: is_integer(parameters) })
+        Ok(PacketDecoder { name, format, decoder, is_integer: is_integer(parameters) })
     }
 
     /// The samples of a packet with this number of frames; 0 if the packet itself tells it.
@@ -88,16 +88,16 @@ pub fn parameters(codec: AudioCodecId, rate: u32, channels: u16) -> AudioCodecPa
 
 /// A hostile file must only affect its own item: the decoders have no unsafe code, but assertions.
 pub fn shielded<T>(
-    format: Format,
-    work: impl FnOnce() -> Result<T, Trouble>,
-) -> Result<T, Trouble> {
+    format: AudioContainer,
+    work: impl FnOnce() -> Result<T, ReadError>,
+) -> Result<T, ReadError> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
         let problem = "the decoder failed on inconsistent data".to_owned();
         Err(Fault::Undecodable { format, problem }.into())
     })
 }
 
-fn unsupported(name: &str, format: Format) -> Fault {
+fn unsupported(name: &str, format: AudioContainer) -> Fault {
     const READ: [&str; 7] = ["AAC", "ADPCM", "ALAC", "FLAC", "MP3", "PCM", "Vorbis"];
     let kind = if READ.contains(&name) { "this variant of " } else { "" };
     let container = match name == format.to_string() {

@@ -17,17 +17,17 @@ pub struct Lengths {
 
 /// The cut parts of a recording, in order.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Cut {
+pub struct CutParts {
     pub parts: Vec<Range<u64>>,
     /// Parts without a pause that are longer than the longest.
     pub left_out: Vec<Range<u64>>,
 }
 
-pub fn cut(pauses: &[Pause], frames: u64, lengths: &Lengths) -> Cut {
+pub fn cut(pauses: &[Pause], frames: u64, lengths: &Lengths) -> CutParts {
     let chosen = apart(&chosen(pauses, lengths), frames, lengths.shortest);
     let edges: Vec<u64> =
         [0].into_iter().chain(chosen.iter().map(|pause| pause.quietest)).chain([frames]).collect();
-    let mut cut = Cut::default();
+    let mut cut = CutParts::default();
     for edge in edges.windows(2).filter(|edge| edge[0] < edge[1]) {
         split(edge[0]..edge[1], pauses, lengths, &mut cut);
     }
@@ -71,7 +71,7 @@ fn apart(cuts: &[Pause], frames: u64, shortest: u64) -> Vec<Pause> {
 }
 
 /// Splits a part that is too long at its longest pause, again and again.
-fn split(part: Range<u64>, pauses: &[Pause], lengths: &Lengths, cut: &mut Cut) {
+fn split(part: Range<u64>, pauses: &[Pause], lengths: &Lengths, cut: &mut CutParts) {
     let mut waiting = vec![part];
     while let Some(part) = waiting.pop() {
         if part.end - part.start <= lengths.longest {
@@ -139,6 +139,6 @@ mod tests {
         assert_eq!((found.left_out.len(), &found.left_out[0]), (1, &(1_700..4_000)));
         let whole = cut(&[], 2_000, &LENGTHS).parts;
         assert_eq!((whole.len(), &whole[0]), (1, &(0..2_000)));
-        assert_eq!(cut(&[], 0, &LENGTHS), Cut::default());
+        assert_eq!(cut(&[], 0, &LENGTHS), CutParts::default());
     }
 }

@@ -3,11 +3,11 @@
 //! contradictory headers.
 
 use super::clip::{Clip, Samples};
-use super::fault::{Fault, Trouble};
+use super::fault::{Fault, ReadError};
 use super::input::Input;
 use super::mix::{ANTI_PHASE, Mix, Mixer};
 use super::note::Note;
-use super::sniff::Format;
+use super::sniff::AudioContainer;
 use super::sound;
 use super::stream::Stream;
 
@@ -17,17 +17,17 @@ pub const HIGHEST_RATE: u32 = 384_000;
 
 /// The options for reading a recording.
 #[derive(Debug, Clone, Default)]
-pub struct Options {
+pub struct DecodeOptions {
     pub mix: Mix,
     /// Keep a recording that ends early, with a note, instead of rejecting it.
     pub allow_truncated: bool,
-    pub limits: Limits,
+    pub limits: DecodeLimits,
 }
 
 /// Limits that protect the memory. Checked while decoding: a small file can contain a day of
 /// silence, and a header can claim anything.
 #[derive(Debug, Clone)]
-pub struct Limits {
+pub struct DecodeLimits {
     pub bytes: u64,
     pub seconds: f64,
     pub channels: u16,
@@ -35,7 +35,7 @@ pub struct Limits {
     pub frames: u64,
 }
 
-impl Default for Limits {
+impl Default for DecodeLimits {
     fn default() -> Self {
         Self { bytes: 4 << 30, seconds: 600.0, channels: 32, frames: 1 << 27 }
     }
@@ -43,16 +43,16 @@ impl Default for Limits {
 
 /// A decoded recording, with notes.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Decoded {
+pub struct DecodedClip {
     pub clip: Clip,
-    pub format: Format,
+    pub format: AudioContainer,
     /// The correlation of left and right before mixing, from -1 to 1, for stereo.
     pub correlation: Option<f64>,
     pub notes: Vec<Note>,
 }
 
 /// Reads `bytes` as a recording.
-pub fn decode(bytes: &[u8], options: &Options) -> Result<Decoded, Fault> {
+pub fn decode(bytes: &[u8], options: &DecodeOptions) -> Result<DecodedClip, Fault> {
     let limit = options.limits.bytes;
     if bytes.len() as u64 > limit {
         return Err(too_large(
@@ -61,13 +61,13 @@ pub fn decode(bytes: &[u8], options: &Options) -> Result<Decoded, Fault> {
         ));
     }
     collect(bytes, options).map_err(|trouble| match trouble {
-        Trouble::Fault(fault) => fault,
+        ReadError::Fault(fault) => fault,
         // Memory is always readable.
-        Trouble::Io(_) => Fault::Empty { behind: 0 },
+        ReadError::Io(_) => Fault::Empty { behind: 0 },
     })
 }
 
-fn collect(bytes: &[u8], options: &Options) -> Result<Decoded, Trouble> {
+fn collect(bytes: &[u8], options: &DecodeOptions) -> Result<DecodedClip, ReadError> {
     let mut stream = Stream::of(Input::memory(bytes), options)?;
     let (format, rate) = (stream.format, stream.rate);
     let mut mixer = Mixer::new(stream.channels, options.mix)?;
@@ -79,7 +79,7 @@ fn collect(bytes: &[u8], options: &Options) -> Result<Decoded, Trouble> {
 }
 
 /// The mixed samples, and notes on them.
-fn finish(mixer: Mixer, rate: u32, format: Format, mut notes: Vec<Note>) -> Decoded {
+fn finish(mixer: Mixer, rate: u32, format: AudioContainer, mut notes: Vec<Note>) -> DecodedClip {
     let channels = mixer.channels_out();
     let (samples, correlation) = mixer.finish();
     if let Some(correlation) = correlation.filter(|correlation| *correlation < ANTI_PHASE) {
@@ -91,10 +91,10 @@ fn finish(mixer: Mixer, rate: u32, format: Format, mut notes: Vec<Note>) -> Deco
             notes.push(Note::Clipped { samples: over });
         }
     }
-    Decoded { clip: Clip { rate, channels, samples }, format, correlation, notes }
+    DecodedClip { clip: Clip { rate, channels, samples }, format, correlation, notes }
 }
 
-impl Options {
+impl DecodeOptions {
     pub(super) fn check_shape(&self, rate: u32, channels: u16) -> Result<(), Fault> {
         if !(LOWEST_RATE..=HIGHEST_RATE).contains(&rate) {
             return Err(Fault::Rate { rate, lowest: LOWEST_RATE, highest: HIGHEST_RATE });

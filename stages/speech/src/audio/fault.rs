@@ -5,7 +5,7 @@ use std::io;
 
 use stage_core::{Reject, StageError};
 
-use super::sniff::Format;
+use super::sniff::AudioContainer;
 
 /// The advice for formats without a decoder. `-vn` leaves pictures and videos out.
 pub(super) const CONVERT: &str = "convert it: `ffmpeg -i IN -vn OUT.flac`";
@@ -48,7 +48,7 @@ pub enum Fault {
     TooLarge { what: String, limit: String },
 
     #[error("damaged {format}: {problem}")]
-    Undecodable { format: Format, problem: String },
+    Undecodable { format: AudioContainer, problem: String },
 
     #[error("the {what} changes at {seconds:.2} s, from {from} to {to}; {CONVERT}")]
     Changes { what: &'static str, from: u32, to: u32, seconds: f64 },
@@ -106,25 +106,25 @@ fn empty(behind: u64) -> String {
 
 /// The reason why reading ended.
 #[derive(Debug)]
-pub enum Trouble {
+pub enum ReadError {
     /// The recording is unusable.
     Fault(Fault),
     /// The file cannot be read at the moment.
     Io(io::Error),
 }
 
-impl From<Fault> for Trouble {
-    fn from(fault: Fault) -> Trouble {
-        Trouble::Fault(fault)
+impl From<Fault> for ReadError {
+    fn from(fault: Fault) -> ReadError {
+        ReadError::Fault(fault)
     }
 }
 
-impl Trouble {
+impl ReadError {
     /// A verdict on the item, or an error of the stage.
     pub fn judge(self) -> Result<Reject, StageError> {
         match self {
-            Trouble::Fault(fault) => Ok(fault.into()),
-            Trouble::Io(error) => Err(StageError::Transient { message: error.to_string() }),
+            ReadError::Fault(fault) => Ok(fault.into()),
+            ReadError::Io(error) => Err(StageError::Transient { message: error.to_string() }),
         }
     }
 }

@@ -2,13 +2,15 @@
 //! neither damage nor whatever stands behind the file is taken for sound.
 
 use super::block::Block;
-use super::codec::{self, Codec, Defect};
-use super::fault::{Fault, Trouble};
-use super::flac_frame::{self as frame, CHECKSUM, Header, Info, LONGEST_FRAME, LONGEST_HEADER};
+use super::codec::{self, Defect, PacketDecoder};
+use super::fault::{Fault, ReadError};
+use super::flac_frame::{
+    self as frame, CHECKSUM, FlacFrameHeader, Info, LONGEST_FRAME, LONGEST_HEADER,
+};
 use super::input::Input;
 use super::note::Note;
-use super::part::{self, Part};
-use super::sniff::Format;
+use super::part::{self, AudioFile};
+use super::sniff::AudioContainer;
 use symphonia::core::codecs::audio::well_known::CODEC_ID_FLAC;
 
 /// The bytes in which the end of a frame is first looked for.
@@ -23,7 +25,7 @@ const ID3_1: usize = 128;
 
 pub struct Flac {
     info: Info,
-    codec: Codec,
+    codec: PacketDecoder,
     at: u64,
     frames: u64,
     /// The frames of sound in each frame, if all have the same number.
@@ -51,14 +53,18 @@ pub fn parameters(
 }
 
 impl Flac {
-    pub fn open(input: &mut Input<'_>, start: u64, allow_truncated: bool) -> Result<Flac, Trouble> {
+    pub fn open(
+        input: &mut Input<'_>,
+        start: u64,
+        allow_truncated: bool,
+    ) -> Result<Flac, ReadError> {
         let (info_at, at) = Self::metadata(input, start)?;
         let bytes = input.part(info_at, Info::BYTES)?;
         let Some(info) = Info::parse(bytes) else { return Err(ends_in_head().into()) };
-        let codec = Codec::new("FLAC", Format::Flac, &parameters(&info, bytes))?;
+        let codec = PacketDecoder::new("FLAC", AudioContainer::Flac, &parameters(&info, bytes))?;
         let head = input.part(at, LONGEST_HEADER)?;
         // Without a stated length it may be a part of a longer stream.
-        let header = Header::parse(head);
+        let header = FlacFrameHeader::parse(head);
         let block = u64::from(header.map_or(info.block.into(), |header| header.frames));
         let first = match header {
             Some(header) if info.frames == 0 => header.first_sample(block),
@@ -81,7 +87,7 @@ impl Flac {
     }
 
     /// The offsets of `STREAMINFO` and of the first frame.
-    fn metadata(input: &mut Input<'_>, start: u64) -> Result<(u64, u64), Trouble> {
+    fn metadata(input: &mut Input<'_>, start: u64) -> Result<(u64, u64), ReadError> {
         let mut at = start + frame::id3_length(input.part(start, 10)?) + 4;
         let mut info = None;
         loop {
@@ -99,7 +105,7 @@ impl Flac {
             at += 4 + length;
             if is_last {
                 let absent = || Fault::Undecodable {
-                    format: Format::Flac,
+                    format: AudioContainer::Flac,
                     problem: "it has no STREAMINFO block".to_owned(),
                 };
                 return Ok((info.ok_or_else(absent)?, at));
@@ -108,8 +114,10 @@ impl Flac {
     }
 
     /// The whole frame at an offset, if one starts there.
-    fn frame_at(&mut self, input: &mut Input<'_>, at: u64) -> Result<Option<Frame>, Trouble> {
-        let Some(header) = Header::parse(input.part(at, LONGEST_HEADER)?) else { return Ok(None) };
+    fn frame_at(&mut self, input: &mut Input<'_>, at: u64) -> Result<Option<Frame>, ReadError> {
+        let Some(header) = FlacFrameHeader::parse(input.part(at, LONGEST_HEADER)?) else {
+            return Ok(None);
+        };
         let mut size = USUAL_FRAME;
         loop {
             let bytes = input.part(at, size)?;
@@ -127,13 +135,13 @@ impl Flac {
 
     /// The frame at the start of these bytes. An end is right if the samples fill the frame, or if
     /// the next frame follows.
-    fn decode(&mut self, bytes: &[u8], is_end: bool, header: Header) -> Option<Frame> {
+    fn decode(&mut self, bytes: &[u8], is_end: bool, header: FlacFrameHeader) -> Option<Frame> {
         // The next header must be among the bytes.
         let room = if is_end { 0 } else { LONGEST_HEADER };
         let is_alike = header.channels == self.info.channels;
         frame::ends(&bytes[..bytes.len().saturating_sub(room)]).find_map(|length| {
             let (samples, rest) = (&bytes[..length - CHECKSUM], &bytes[length..]);
-            let is_followed = rest.is_empty() || Header::parse(rest).is_some();
+            let is_followed = rest.is_empty() || FlacFrameHeader::parse(rest).is_some();
             if !is_alike && is_followed {
                 let block = Block::empty(self.info.rate, header.channels);
                 return Some(Frame { length: length as u64, header, block });
@@ -148,7 +156,7 @@ impl Flac {
     }
 
     /// Takes the frame at the present offset.
-    fn take(&mut self, frame: Frame) -> Result<Block, Trouble> {
+    fn take(&mut self, frame: Frame) -> Result<Block, ReadError> {
         let Frame { length, header, block } = frame;
         if header.first_sample(self.block) != self.first + self.frames {
             self.hole.get_or_insert(self.frames);
@@ -156,7 +164,7 @@ impl Flac {
         let is_odd = header.bits.is_some_and(|bits| bits != self.info.bits);
         if is_odd && self.info.bits <= 16 {
             let problem = format!("the bits of a sample change after {} frames", self.frames);
-            return Err(Fault::Undecodable { format: Format::Flac, problem }.into());
+            return Err(Fault::Undecodable { format: AudioContainer::Flac, problem }.into());
         }
         self.at += length;
         self.frames += block.frames();
@@ -166,7 +174,7 @@ impl Flac {
 
     /// The next whole frame behind damaged bytes, with its offset; None if another file or the end
     /// comes before it.
-    fn next_frame(&mut self, input: &mut Input<'_>) -> Result<Option<(u64, Frame)>, Trouble> {
+    fn next_frame(&mut self, input: &mut Input<'_>) -> Result<Option<(u64, Frame)>, ReadError> {
         let mut at = self.at + 1;
         while self.false_headers < MAX_FALSE_HEADERS {
             let bytes = input.part(at, USUAL_FRAME)?;
@@ -190,8 +198,10 @@ impl Flac {
     }
 
     /// True if the header at an offset is one of this file.
-    fn fits(&self, input: &mut Input<'_>, at: u64) -> Result<bool, Trouble> {
-        let Some(header) = Header::parse(input.part(at, LONGEST_HEADER)?) else { return Ok(false) };
+    fn fits(&self, input: &mut Input<'_>, at: u64) -> Result<bool, ReadError> {
+        let Some(header) = FlacFrameHeader::parse(input.part(at, LONGEST_HEADER)?) else {
+            return Ok(false);
+        };
         let is_later = header.first_sample(self.block) >= self.first + self.frames;
         let is_alike = header.channels == self.info.channels
             && header.rate.is_none_or(|rate| rate == self.info.rate);
@@ -202,9 +212,9 @@ impl Flac {
     /// last frame without a matching checksum is cut off or damaged. If the file ends where the frame
     /// does, nothing is missing. Damage that makes the frame read as longer than the file looks like
     /// a cut.
-    fn judge_last_frame(&mut self, input: &mut Input<'_>) -> Result<(), Trouble> {
+    fn judge_last_frame(&mut self, input: &mut Input<'_>) -> Result<(), ReadError> {
         let head = input.part(self.at, LONGEST_HEADER)?;
-        self.is_cut = Header::parse(head).is_some();
+        self.is_cut = FlacFrameHeader::parse(head).is_some();
         if !frame::begins_frame(head) || self.frames >= self.info.frames || self.hole.is_some() {
             return Ok(());
         }
@@ -219,7 +229,7 @@ impl Flac {
         };
         match is_damaged {
             true => Err(Fault::Undecodable {
-                format: Format::Flac,
+                format: AudioContainer::Flac,
                 problem: format!("the last block is damaged, after {} frames", self.frames),
             }
             .into()),
@@ -228,7 +238,8 @@ impl Flac {
     }
 
     fn finish(&mut self) -> Result<(), Fault> {
-        let undecodable = |problem: String| Fault::Undecodable { format: Format::Flac, problem };
+        let undecodable =
+            |problem: String| Fault::Undecodable { format: AudioContainer::Flac, problem };
         let digest_fits = self.codec.digest_fits();
         let (stated, present) = (self.info.frames, self.frames);
         if let (Some(frames), false) = (self.hole, digest_fits == Some(true)) {
@@ -256,16 +267,19 @@ impl Flac {
 /// A whole frame.
 struct Frame {
     length: u64,
-    header: Header,
+    header: FlacFrameHeader,
     block: Block,
 }
 
 fn ends_in_head() -> Fault {
-    Fault::Undecodable { format: Format::Flac, problem: "the file ends in its header".to_owned() }
+    Fault::Undecodable {
+        format: AudioContainer::Flac,
+        problem: "the file ends in its header".to_owned(),
+    }
 }
 
-impl Part for Flac {
-    fn read(&mut self, input: &mut Input<'_>) -> Result<Option<Block>, Trouble> {
+impl AudioFile for Flac {
+    fn read(&mut self, input: &mut Input<'_>) -> Result<Option<Block>, ReadError> {
         if let Some(found) = self.frame_at(input, self.at)? {
             return self.take(found).map(Some);
         }

@@ -16,7 +16,7 @@ pub const LONGEST_HEADER: usize = 16;
 
 /// The header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Header {
+pub struct FlacFrameHeader {
     /// The frames of sound in this frame.
     pub frames: u32,
     /// The number of the frame if all are of one length, else the number of its first sample.
@@ -29,9 +29,9 @@ pub struct Header {
     pub bits: Option<u8>,
 }
 
-impl Header {
+impl FlacFrameHeader {
     /// The header at the start of these bytes; None if there is none or its checksum is wrong.
-    pub fn parse(bytes: &[u8]) -> Option<Header> {
+    pub fn parse(bytes: &[u8]) -> Option<FlacFrameHeader> {
         const RATES: [u32; 11] = [
             88_200, 176_400, 192_000, 8_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000, 96_000,
         ];
@@ -73,11 +73,18 @@ impl Header {
             return None;
         }
         let bits = BITS[usize::from(bits)];
-        Some(Header { frames, number, is_variable: bytes[1] & 1 != 0, rate, channels, bits })
+        Some(FlacFrameHeader {
+            frames,
+            number,
+            is_variable: bytes[1] & 1 != 0,
+            rate,
+            channels,
+            bits,
+        })
     }
 }
 
-impl Header {
+impl FlacFrameHeader {
     /// The number of its first sample, where frames of one length have `block` frames of sound.
     pub fn first_sample(&self, block: u64) -> u64 {
         match self.is_variable {
@@ -212,7 +219,7 @@ mod tests {
         // 4,096 frames of 44,100 Hz, mono, 16 bits, the fourth of its kind.
         let mut bytes = vec![0xFF, 0xF8, 0xC9, 0x08, 0x03];
         bytes.push(bytes.iter().fold(0, |sum, byte| step_8(sum, *byte)));
-        let header = Header {
+        let header = FlacFrameHeader {
             frames: 4_096,
             number: 3,
             is_variable: false,
@@ -220,11 +227,11 @@ mod tests {
             channels: 1,
             bits: Some(16),
         };
-        assert_eq!(Header::parse(&bytes), Some(header));
+        assert_eq!(FlacFrameHeader::parse(&bytes), Some(header));
         for bit in 0..48 {
             let mut flipped = bytes.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Header::parse(&flipped), None, "{bit}");
+            assert_eq!(FlacFrameHeader::parse(&flipped), None, "{bit}");
         }
         assert_eq!(coded_number(&[0xF0, 0x90, 0x80, 0x81], 0), Some((0x1_0001, 4)));
         assert_eq!(coded_number(&[0xFF, 0x80], 0), None);

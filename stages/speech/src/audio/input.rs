@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use stage_core::FileParts;
 use symphonia::core::io::MediaSource;
 
-use super::fault::Trouble;
+use super::fault::ReadError;
 
 /// The bytes of a file that are read at once.
 const PART_BYTES: usize = 1 << 18;
@@ -45,7 +45,7 @@ impl<'a> Input<'a> {
     }
 
     /// The bytes from `at` on: at least `count` if the input does not end before, or more.
-    pub fn bytes(&mut self, at: u64, count: usize) -> Result<&[u8], Trouble> {
+    pub fn bytes(&mut self, at: u64, count: usize) -> Result<&[u8], ReadError> {
         if let Origin::Memory(bytes) = self.origin {
             let at = usize::try_from(at).unwrap_or(usize::MAX).min(bytes.len());
             return Ok(&bytes[at..]);
@@ -66,13 +66,13 @@ impl<'a> Input<'a> {
     }
 
     /// At most `count` bytes from `at` on; fewer only at the end.
-    pub fn part(&mut self, at: u64, count: usize) -> Result<&[u8], Trouble> {
+    pub fn part(&mut self, at: u64, count: usize) -> Result<&[u8], ReadError> {
         let bytes = self.bytes(at, count)?;
         Ok(&bytes[..count.min(bytes.len())])
     }
 
     /// Extends the window to `count` bytes, or to the end of the file.
-    fn fill(&mut self, count: usize) -> Result<(), Trouble> {
+    fn fill(&mut self, count: usize) -> Result<(), ReadError> {
         let Origin::File(parts) = &self.origin else { return Ok(()) };
         let left = usize::try_from(parts.size().saturating_sub(self.window_start));
         let wanted = count.max(PART_BYTES).min(left.unwrap_or(usize::MAX));
@@ -84,29 +84,29 @@ impl<'a> Input<'a> {
                 Ok(0) => break,
                 Ok(count) => filled += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(Trouble::Io(error)),
+                Err(error) => return Err(ReadError::Io(error)),
             }
         }
         self.window.truncate(filled);
         match filled < wanted {
-            true => Err(Trouble::Io(io::Error::other("the file became shorter"))),
+            true => Err(ReadError::Io(io::Error::other("the file became shorter"))),
             false => Ok(()),
         }
     }
 
     /// A part of the input as a source for a demuxer, with the cell for a failure to read.
-    pub fn source(&self, start: u64, end: u64) -> (Source<'a>, Failure) {
-        let failure = Failure::default();
+    pub fn source(&self, start: u64, end: u64) -> (InputReader<'a>, InputFailure) {
+        let failure = InputFailure::default();
         let origin = self.origin.clone();
-        (Source { origin, start, end, at: 0, failure: failure.clone() }, failure)
+        (InputReader { origin, start, end, at: 0, failure: failure.clone() }, failure)
     }
 }
 
 /// The failure of the file below a demuxer, which replaces it by an error of its own.
 #[derive(Clone, Default)]
-pub struct Failure(Arc<Mutex<Option<io::Error>>>);
+pub struct InputFailure(Arc<Mutex<Option<io::Error>>>);
 
-impl Failure {
+impl InputFailure {
     pub fn take(&self) -> Option<io::Error> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -119,16 +119,16 @@ impl Failure {
 }
 
 /// A part of the input that is read and sought in.
-pub struct Source<'a> {
+pub struct InputReader<'a> {
     origin: Origin<'a>,
     start: u64,
     end: u64,
     /// From the start of the part.
     at: u64,
-    failure: Failure,
+    failure: InputFailure,
 }
 
-impl Read for Source<'_> {
+impl Read for InputReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let from = self.start.saturating_add(self.at).min(self.end);
         let left = usize::try_from(self.end - from).unwrap_or(usize::MAX);
@@ -147,7 +147,7 @@ impl Read for Source<'_> {
     }
 }
 
-impl Seek for Source<'_> {
+impl Seek for InputReader<'_> {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let at = match to {
             SeekFrom::Start(at) => Some(at),
@@ -159,7 +159,7 @@ impl Seek for Source<'_> {
     }
 }
 
-impl MediaSource for Source<'_> {
+impl MediaSource for InputReader<'_> {
     fn is_seekable(&self) -> bool {
         true
     }

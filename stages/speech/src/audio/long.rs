@@ -12,11 +12,11 @@ use stage_core::{
 use stage_formats::npy::{self, IntArray, Width};
 
 use super::clip::{Clip, Samples};
-use super::cuts::{Cut, Lengths, cut};
-use super::decode::Options;
-use super::fault::Trouble;
+use super::cuts::{CutParts, Lengths, cut};
+use super::decode::DecodeOptions;
+use super::fault::ReadError;
 use super::note::Note;
-use super::pauses::{Pause, Pauses, Rule};
+use super::pauses::{Pause, PauseRule, Pauses};
 use super::stream::{Stream, file_of};
 use super::wav;
 use crate::plain::stage;
@@ -59,23 +59,27 @@ impl EachItem for PausesJob {
             Err(reject) => return Ok(Err(reject)),
         };
         match self.find(parts, context) {
-            Ok(Found { pauses, seconds, notes }) => {
+            Ok(PauseScan { pauses, seconds, notes }) => {
                 let mut output = Output::default()
                     .with("pauses", NewValue::bytes(kinds::PAUSES_KIND, encode(&pauses)?))
                     .with("seconds", NewValue::Number(seconds));
                 tell(&mut output, &notes);
                 Ok(Ok(output))
             }
-            Err(Stopped::Trouble(trouble)) => trouble.judge().map(Err),
-            Err(Stopped::Stage(error)) => Err(error),
+            Err(CutError::Trouble(trouble)) => trouble.judge().map(Err),
+            Err(CutError::Stage(error)) => Err(error),
         }
     }
 }
 
 impl PausesJob {
-    fn find(&self, parts: Arc<dyn FileParts>, context: &mut dyn Context) -> Result<Found, Stopped> {
-        let mut stream = Stream::open(parts, &Options::default())?;
-        let rule = Rule::new(stream.rate, self.seconds, self.decibels);
+    fn find(
+        &self,
+        parts: Arc<dyn FileParts>,
+        context: &mut dyn Context,
+    ) -> Result<PauseScan, CutError> {
+        let mut stream = Stream::open(parts, &DecodeOptions::default())?;
+        let rule = PauseRule::new(stream.rate, self.seconds, self.decibels);
         let (mut pauses, mut samples) = (Pauses::new(rule), Vec::new());
         while stream.read_pcm(&mut samples)? {
             pauses.push(&samples, stream.channels);
@@ -83,32 +87,32 @@ impl PausesJob {
             stop_if_asked(context)?;
         }
         let seconds = stream.frames as f64 / f64::from(stream.rate);
-        Ok(Found { pauses: pauses.finish(), seconds, notes: stream.take_notes() })
+        Ok(PauseScan { pauses: pauses.finish(), seconds, notes: stream.take_notes() })
     }
 }
 
 /// The pauses of a recording.
-struct Found {
+struct PauseScan {
     pauses: Vec<Pause>,
     seconds: f64,
     notes: Vec<Note>,
 }
 
 /// The reason why the work on a recording ended early.
-enum Stopped {
-    Trouble(Trouble),
+enum CutError {
+    Trouble(ReadError),
     Stage(StageError),
 }
 
-impl From<Trouble> for Stopped {
-    fn from(trouble: Trouble) -> Stopped {
-        Stopped::Trouble(trouble)
+impl From<ReadError> for CutError {
+    fn from(trouble: ReadError) -> CutError {
+        CutError::Trouble(trouble)
     }
 }
 
-impl From<StageError> for Stopped {
-    fn from(error: StageError) -> Stopped {
-        Stopped::Stage(error)
+impl From<StageError> for CutError {
+    fn from(error: StageError) -> CutError {
+        CutError::Stage(error)
     }
 }
 
@@ -183,8 +187,8 @@ impl EachItem for SegmentJob {
                 }
                 Ok(Ok(output))
             }
-            Err(Stopped::Trouble(trouble)) => trouble.judge().map(Err),
-            Err(Stopped::Stage(error)) => Err(error),
+            Err(CutError::Trouble(trouble)) => trouble.judge().map(Err),
+            Err(CutError::Stage(error)) => Err(error),
         }
     }
 }
@@ -195,13 +199,13 @@ impl SegmentJob {
         parts: Arc<dyn FileParts>,
         pauses: &[Pause],
         context: &mut dyn Context,
-    ) -> Result<Segments, Stopped> {
+    ) -> Result<Segments, CutError> {
         let (frames, notes) = length(parts.clone(), context)?;
-        let mut stream = Stream::open(parts, &Options::default())?;
+        let mut stream = Stream::open(parts, &DecodeOptions::default())?;
         let (rate, channels) = (stream.rate, usize::from(stream.channels.max(1)));
-        let Cut { parts: ranges, left_out } = cut(pauses, frames, &self.lengths(rate));
+        let CutParts { parts: ranges, left_out } = cut(pauses, frames, &self.lengths(rate));
         let (mut held, mut start) = (Vec::new(), 0);
-        let mut names = Names::default();
+        let mut names = SegmentNames::default();
         let mut children = Vec::new();
         for range in ranges {
             while (stream.frames < range.end) && stream.read_pcm(&mut held)? {
@@ -254,8 +258,8 @@ fn tell(output: &mut Output, notes: &[Note]) {
 fn length(
     parts: Arc<dyn FileParts>,
     context: &mut dyn Context,
-) -> Result<(u64, Vec<Note>), Stopped> {
-    let mut stream = Stream::open(parts, &Options::default())?;
+) -> Result<(u64, Vec<Note>), CutError> {
+    let mut stream = Stream::open(parts, &DecodeOptions::default())?;
     let mut samples = Vec::new();
     while stream.read_pcm(&mut samples)? {
         samples.clear();
@@ -267,10 +271,10 @@ fn length(
 fn child(
     clip: Clip,
     [start, seconds]: [f64; 2],
-    names: &mut Names,
+    names: &mut SegmentNames,
     context: &mut dyn Context,
-) -> Result<NewItem, Stopped> {
-    let (bytes, _) = wav::write(clip).map_err(Trouble::Fault)?;
+) -> Result<NewItem, CutError> {
+    let (bytes, _) = wav::write(clip).map_err(ReadError::Fault)?;
     let blob = context.keep(wav::KIND, bytes.into())?;
     let id = names.next(&blob.digest);
     let values = vec![
@@ -283,9 +287,9 @@ fn child(
 
 /// Names by content; equal segments of one recording are numbered.
 #[derive(Default)]
-pub struct Names(HashMap<String, u32>);
+pub struct SegmentNames(HashMap<String, u32>);
 
-impl Names {
+impl SegmentNames {
     pub fn next(&mut self, digest: &Digest) -> String {
         let name = name(digest);
         let count = self.0.entry(name.clone()).or_default();
@@ -321,7 +325,7 @@ mod tests {
         let digest = Digest::from_bytes(bytes);
         // 11111 11100 00000 01000 01000 01000 01000 and zeros.
         assert_eq!(name(&digest), "74aiiiiaaa");
-        let mut names = Names::default();
+        let mut names = SegmentNames::default();
         let twice = [names.next(&digest), names.next(&digest)];
         assert_eq!(twice[1], format!("{}-2", twice[0]));
     }

@@ -7,7 +7,7 @@ use ebur128::{EbuR128, Mode};
 
 /// The target of the normalisation.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Options {
+pub struct LoudnessTarget {
     pub target_lufs: f64,
     /// The largest gain of a quiet recording.
     pub max_gain_db: f64,
@@ -15,7 +15,7 @@ pub struct Options {
     pub peak_ceiling_dbtp: f64,
 }
 
-impl Default for Options {
+impl Default for LoudnessTarget {
     fn default() -> Self {
         Self { target_lufs: -23.0, max_gain_db: 20.0, peak_ceiling_dbtp: -1.0 }
     }
@@ -23,7 +23,7 @@ impl Default for Options {
 
 /// A normalised clip.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Levelled {
+pub struct LevelledClip {
     pub clip: Clip,
     /// The loudness before; None for digital silence.
     pub loudness: Option<Loudness>,
@@ -57,7 +57,7 @@ impl Loudness {
 }
 
 /// Normalises `clip`. Digital silence does not change.
-pub fn level(clip: Clip, options: &Options) -> Result<Levelled, Fault> {
+pub fn level(clip: Clip, options: &LoudnessTarget) -> Result<LevelledClip, Fault> {
     let (rate, channels) = (clip.rate, clip.channels);
     let (samples, _) = clip.into_pcm();
     let measured = measure(&samples, rate, channels)?;
@@ -66,7 +66,7 @@ pub fn level(clip: Clip, options: &Options) -> Result<Levelled, Fault> {
         None => (0.0, None),
     };
     let samples = if gain_db == 0.0 { samples } else { amplify(&samples, gain_db) };
-    Ok(Levelled {
+    Ok(LevelledClip {
         clip: Clip { rate, channels, samples: Samples::Pcm(samples) },
         loudness: measured.map(|measured| measured.loudness),
         gain_db,
@@ -81,13 +81,13 @@ pub fn loudness(clip: Clip) -> Result<Option<Loudness>, Fault> {
     Ok(measure(&samples, rate, channels)?.map(|measured| measured.loudness))
 }
 
-struct Measured {
+struct LoudnessMeasurement {
     loudness: Loudness,
     true_peak_db: f64,
 }
 
-impl Options {
-    fn gain(&self, measured: &Measured) -> (f64, Option<Hold>) {
+impl LoudnessTarget {
+    fn gain(&self, measured: &LoudnessMeasurement) -> (f64, Option<Hold>) {
         let wanted = self.target_lufs - measured.loudness.lufs();
         let room = self.peak_ceiling_dbtp - measured.true_peak_db;
         let (gain, held_by) = if room < wanted.min(self.max_gain_db) {
@@ -103,7 +103,11 @@ impl Options {
     }
 }
 
-fn measure(samples: &[i16], rate: u32, channels: u16) -> Result<Option<Measured>, Fault> {
+fn measure(
+    samples: &[i16],
+    rate: u32,
+    channels: u16,
+) -> Result<Option<LoudnessMeasurement>, Fault> {
     let energy: f64 = samples.iter().map(|&sample| f64::from(sample).powi(2)).sum();
     if energy == 0.0 {
         return Ok(None);
@@ -125,7 +129,7 @@ fn measure(samples: &[i16], rate: u32, channels: u16) -> Result<Option<Measured>
         let frames = samples.len() / usize::from(channels);
         Loudness::Level(level_lufs(energy / frames as f64))
     };
-    Ok(Some(Measured { loudness, true_peak_db: 20.0 * peak.log10() }))
+    Ok(Some(LoudnessMeasurement { loudness, true_peak_db: 20.0 * peak.log10() }))
 }
 
 /// The loudness in the standard of a 997 Hz tone with this mean square, summed over the channels.

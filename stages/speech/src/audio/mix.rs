@@ -25,13 +25,13 @@ const FULL_SCALE: f64 = 32_768.0;
 /// Mixes interleaved packets.
 pub struct Mixer {
     channels: usize,
-    rule: Rule,
+    rule: MixRule,
     samples: Option<Samples>,
     phase: Phase,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Rule {
+enum MixRule {
     Whole,
     Pick(usize),
     Mean,
@@ -40,11 +40,11 @@ enum Rule {
 impl Mixer {
     pub fn new(channels: u16, mix: Mix) -> Result<Self, Fault> {
         let rule = match mix {
-            _ if channels <= 1 => Rule::Whole,
-            Mix::Keep => Rule::Whole,
-            Mix::Left => Rule::Pick(0),
-            Mix::Right => Rule::Pick(1),
-            Mix::Mean => Rule::Mean,
+            _ if channels <= 1 => MixRule::Whole,
+            Mix::Keep => MixRule::Whole,
+            Mix::Left => MixRule::Pick(0),
+            Mix::Right => MixRule::Pick(1),
+            Mix::Mean => MixRule::Mean,
             Mix::Reject => return Err(Fault::Channels { found: channels }),
         };
         Ok(Self {
@@ -57,7 +57,7 @@ impl Mixer {
 
     pub fn channels_out(&self) -> u16 {
         match self.rule {
-            Rule::Whole => self.channels as u16,
+            MixRule::Whole => self.channels as u16,
             _ => 1,
         }
     }
@@ -76,22 +76,22 @@ impl Mixer {
             Samples::Wide(samples) => self.phase.watch(self.channels, samples, f64::from),
         }
         let mixed = match (self.rule, samples) {
-            (Rule::Whole, samples) => samples,
-            (Rule::Pick(channel), Samples::Pcm(samples)) => {
+            (MixRule::Whole, samples) => samples,
+            (MixRule::Pick(channel), Samples::Pcm(samples)) => {
                 Samples::Pcm(self.pick(&samples, channel))
             }
-            (Rule::Pick(channel), Samples::Wide(samples)) => {
+            (MixRule::Pick(channel), Samples::Wide(samples)) => {
                 Samples::Wide(self.pick(&samples, channel))
             }
             // The mean of integers has fractions, which are rounded once, at the end.
-            (Rule::Mean, Samples::Pcm(samples)) => {
+            (MixRule::Mean, Samples::Pcm(samples)) => {
                 let scale = 1.0 / (FULL_SCALE * self.channels as f64);
                 let sum =
                     |frame: &[i16]| frame.iter().map(|&sample| i64::from(sample)).sum::<i64>();
                 let frames = samples.chunks_exact(self.channels);
                 Samples::Wide(frames.map(|frame| (sum(frame) as f64 * scale) as f32).collect())
             }
-            (Rule::Mean, Samples::Wide(samples)) => {
+            (MixRule::Mean, Samples::Wide(samples)) => {
                 let scale = 1.0 / self.channels as f64;
                 let sum =
                     |frame: &[f32]| frame.iter().map(|&sample| f64::from(sample)).sum::<f64>();

@@ -46,7 +46,7 @@ mod stage;
 mod wave_format;
 
 pub use clip::{Clip, Samples};
-pub use decode::{Decoded, decode};
+pub use decode::{DecodedClip, decode};
 pub use fault::Fault;
 pub use note::Note;
 pub use stage::stages;

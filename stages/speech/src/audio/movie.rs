@@ -3,7 +3,7 @@
 
 /// The part to keep, in ticks of the audio track.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Window {
+pub struct EditWindow {
     pub delay: u64,
     pub length: Option<u64>,
     pub ticks_per_second: u64,
@@ -11,7 +11,7 @@ pub struct Window {
 
 /// The sound track of a movie.
 pub struct Track {
-    pub window: Option<Window>,
+    pub window: Option<EditWindow>,
     /// The name of the codec of its samples.
     pub codec: Option<[u8; 4]>,
     /// The number of packets; None if fragments hold them.
@@ -34,7 +34,7 @@ impl Track {
         let entry = table.and_then(|table| find(table, b"stsd")).and_then(|body| body.get(12..16));
         let packets = table.and_then(|table| find(table, b"stsz")).and_then(|body| u32_at(body, 8));
         Some(Track {
-            window: Window::find(movie, track, ticks),
+            window: EditWindow::find(movie, track, ticks),
             codec: entry.and_then(|name| name.try_into().ok()),
             packets: packets.filter(|count| *count > 0).map(u64::from),
             tracks: sound().count() as u64,
@@ -43,7 +43,7 @@ impl Track {
     }
 }
 
-impl Window {
+impl EditWindow {
     fn find(movie: &[u8], track: &[u8], ticks: Option<u64>) -> Option<Self> {
         let ticks_per_second = scale(path(track, &[b"mdia", b"mdhd"])?)?;
         if let Some((delay, length)) = gapless_tag(movie) {
@@ -174,14 +174,14 @@ mod tests {
         boxed(b"elst", &numbers(&[&count[..], &entries.concat()].concat()))
     }
 
-    fn window(bytes: &[u8], ticks: Option<u64>) -> Option<Window> {
+    fn window(bytes: &[u8], ticks: Option<u64>) -> Option<EditWindow> {
         Track::find(find(bytes, b"moov")?, ticks)?.window
     }
 
     #[test]
     fn the_edit_list_gives_the_delay_and_bounds_the_length_by_its_ticks() {
         let bytes = movie(&edit_list(&[[1_000, 1_024, 0x1_0000]]), &[]);
-        let expected = |length| Some(Window { delay: 1_024, length, ticks_per_second: 44_100 });
+        let expected = |length| Some(EditWindow { delay: 1_024, length, ticks_per_second: 44_100 });
         assert_eq!(window(&bytes, Some(45_100)), expected(Some(44_076)));
         assert_eq!(window(&bytes, None), expected(Some(44_144)));
     }
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn an_empty_edit_before_the_sound_is_passed_over() {
         let bytes = movie(&edit_list(&[[50, u32::MAX, 0x1_0000], [0, 2_112, 0x1_0000]]), &[]);
-        let expected = Window { delay: 2_112, length: Some(888), ticks_per_second: 44_100 };
+        let expected = EditWindow { delay: 2_112, length: Some(888), ticks_per_second: 44_100 };
         assert_eq!(window(&bytes, Some(3_000)), Some(expected));
     }
 
@@ -199,7 +199,7 @@ mod tests {
         let data = boxed(b"data", &[&[0; 8][..], text].concat());
         let name = boxed(b"name", &[&[0; 4][..], b"iTunSMPB"].concat());
         let tags = boxed(b"udta", &[name, data].concat());
-        let expected = Window { delay: 2_112, length: Some(44_100), ticks_per_second: 44_100 };
+        let expected = EditWindow { delay: 2_112, length: Some(44_100), ticks_per_second: 44_100 };
         let bytes = movie(&edit_list(&[[1_000, 1_024, 0x1_0000]]), &tags);
         assert_eq!(window(&bytes, Some(50_000)), Some(expected));
     }

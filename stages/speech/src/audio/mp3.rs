@@ -1,15 +1,15 @@
 //! MP3 files, frame by frame, from the first to the last that is there: the tag of the encoder tells
 //! the added frames, but never where to stop.
 
-use super::block::{Block, Tail};
-use super::codec::{self, Codec};
-use super::fault::{Fault, Trouble};
+use super::block::{Block, PaddingTail};
+use super::codec::{self, PacketDecoder};
+use super::fault::{Fault, ReadError};
 use super::flac_frame::id3_length;
 use super::input::Input;
-use super::mpeg::{HEADER, Header, Tag};
+use super::mpeg::{HEADER, MpegFrameHeader, Tag};
 use super::note::Note;
-use super::part::{self, Part};
-use super::sniff::Format;
+use super::part::{self, AudioFile};
+use super::sniff::AudioContainer;
 use symphonia::core::codecs::audio::well_known::CODEC_ID_MP3;
 
 /// The bytes in which the first frame is looked for.
@@ -28,17 +28,17 @@ const MAX_RESERVOIR: usize = 511;
 const TOLERATED_FRAMES: u64 = 2;
 
 pub struct Mp3 {
-    codec: Codec,
+    codec: PacketDecoder,
     tag: Option<Tag>,
     /// The offset of the tag, or of the first frame.
     start: u64,
     at: u64,
-    header: Header,
+    header: MpegFrameHeader,
     /// The frames of sound, with the added ones.
     frames: u64,
     /// The added frames at the start that are still to be dropped.
     to_drop: u64,
-    tail: Tail,
+    tail: PaddingTail,
     reservoir: usize,
     broken: u64,
     skipped: u64,
@@ -48,7 +48,11 @@ pub struct Mp3 {
 }
 
 impl Mp3 {
-    pub fn open(input: &mut Input<'_>, start: u64, allow_truncated: bool) -> Result<Mp3, Trouble> {
+    pub fn open(
+        input: &mut Input<'_>,
+        start: u64,
+        allow_truncated: bool,
+    ) -> Result<Mp3, ReadError> {
         let at = behind_id3(input, start)?;
         let Some((first, header)) = next_frame(input, at, at + MAX_JUNK_BYTES, None)? else {
             return Err(no_frames(input, at)?.into());
@@ -63,14 +67,14 @@ impl Mp3 {
         let parameters = codec::parameters(CODEC_ID_MP3, header.rate, header.channels);
         let (delay, padding) = tag.and_then(|tag| tag.added).unwrap_or((0, 0));
         Ok(Mp3 {
-            codec: Codec::new("MP3", Format::Mp3, &parameters)?,
+            codec: PacketDecoder::new("MP3", AudioContainer::Mp3, &parameters)?,
             tag,
             start: first,
             at: if tag.is_some() { behind } else { first },
             header,
             frames: 0,
             to_drop: delay.into(),
-            tail: Tail::new(padding.into()),
+            tail: PaddingTail::new(padding.into()),
             reservoir: 0,
             broken: 0,
             skipped: first - at,
@@ -82,9 +86,10 @@ impl Mp3 {
 
     /// The length of the frame at the present offset. Another rate or number of channels is believed
     /// if a second frame agrees: it ends this file. A tag ends it too.
-    fn frame(&self, input: &mut Input<'_>) -> Result<Next, Trouble> {
+    fn frame(&self, input: &mut Input<'_>) -> Result<Next, ReadError> {
         let bytes = input.part(self.at, FRAME_BYTES)?;
-        let Some(header) = Header::parse(bytes).filter(|header| header.layer == self.header.layer)
+        let Some(header) =
+            MpegFrameHeader::parse(bytes).filter(|header| header.layer == self.header.layer)
         else {
             return Ok(Next::Other);
         };
@@ -103,9 +108,9 @@ impl Mp3 {
     fn decode(
         &mut self,
         input: &mut Input<'_>,
-        header: &Header,
+        header: &MpegFrameHeader,
         length: usize,
-    ) -> Result<Block, Trouble> {
+    ) -> Result<Block, ReadError> {
         let frame = input.part(self.at, length)?;
         let (needed, given) = header.borrowed(frame).unwrap_or((0, 0));
         let decoded = self.codec.decode(frame, 0);
@@ -139,7 +144,7 @@ impl Mp3 {
     }
 
     /// Continues behind bytes that are no frame, if more frames follow.
-    fn resume(&mut self, input: &mut Input<'_>) -> Result<bool, Trouble> {
+    fn resume(&mut self, input: &mut Input<'_>) -> Result<bool, ReadError> {
         if begins_tag(input, self.at)? || super::sniff::begins_file(input, self.at)? {
             return Ok(false);
         }
@@ -204,7 +209,7 @@ impl Mp3 {
 
 /// The offset behind the tags of ID3 version 2. If no frame is there, the length of a tag is false, and
 /// the first frame is looked for from its beginning on.
-fn behind_id3(input: &mut Input<'_>, start: u64) -> Result<u64, Trouble> {
+fn behind_id3(input: &mut Input<'_>, start: u64) -> Result<u64, ReadError> {
     let mut at = start;
     loop {
         let head = input.part(at, ID3_HEADER)?;
@@ -217,7 +222,7 @@ fn behind_id3(input: &mut Input<'_>, start: u64) -> Result<u64, Trouble> {
     // Tags can be padded.
     let padding = input.part(at, SEARCH_BYTES)?.iter().take_while(|byte| **byte == 0).count();
     let bytes = input.part(at + padding as u64, FRAME_BYTES)?;
-    let is_right = Header::parse(bytes)
+    let is_right = MpegFrameHeader::parse(bytes)
         .is_some_and(|header| is_confirmed(&header, bytes, bytes.len() < FRAME_BYTES));
     Ok(if is_right { at } else { start + ID3_HEADER as u64 })
 }
@@ -225,7 +230,7 @@ fn behind_id3(input: &mut Input<'_>, start: u64) -> Result<u64, Trouble> {
 /// Finds of a search for the next frame.
 enum Next {
     /// A frame of this file with its length.
-    Frame(Header, usize),
+    Frame(MpegFrameHeader, usize),
     /// A frame of this file that the end of the file cuts off after this number of bytes.
     Cut(u64),
     /// The first frame of another file.
@@ -235,9 +240,9 @@ enum Next {
 }
 
 /// True if a frame like this one, a tag or the end follows the frame at the start of these bytes.
-fn is_confirmed(header: &Header, bytes: &[u8], is_end: bool) -> bool {
+fn is_confirmed(header: &MpegFrameHeader, bytes: &[u8], is_end: bool) -> bool {
     let Some(rest) = header.length.and_then(|length| bytes.get(length..)) else { return false };
-    match Header::parse(rest) {
+    match MpegFrameHeader::parse(rest) {
         Some(next) => next.is_like(header),
         None => is_tag(rest) || (is_end && rest.is_empty()),
     }
@@ -248,8 +253,8 @@ fn next_frame(
     input: &mut Input<'_>,
     start: u64,
     limit: u64,
-    wanted: Option<&Header>,
-) -> Result<Option<(u64, Header)>, Trouble> {
+    wanted: Option<&MpegFrameHeader>,
+) -> Result<Option<(u64, MpegFrameHeader)>, ReadError> {
     let mut at = start;
     while at < limit {
         let bytes = input.part(at, SEARCH_BYTES)?;
@@ -257,7 +262,7 @@ fn next_frame(
         let last = if is_end { bytes.len() } else { bytes.len() - FRAME_BYTES };
         for place in 0..last {
             let rest = &bytes[place..];
-            let Some(header) = Header::parse(rest) else { continue };
+            let Some(header) = MpegFrameHeader::parse(rest) else { continue };
             let is_wanted = wanted.is_none_or(|wanted| wanted.is_like(&header));
             if is_wanted && is_confirmed(&header, rest, is_end) {
                 return Ok(Some((at + place as u64, header)));
@@ -272,7 +277,7 @@ fn next_frame(
 }
 
 /// True if a tag starts at an offset.
-fn begins_tag(input: &mut Input<'_>, at: u64) -> Result<bool, Trouble> {
+fn begins_tag(input: &mut Input<'_>, at: u64) -> Result<bool, ReadError> {
     Ok(is_tag(input.part(at, 11)?))
 }
 
@@ -282,21 +287,21 @@ fn is_tag(bytes: &[u8]) -> bool {
 }
 
 /// The fault of bytes that look like MP3 and have no two frames in a row.
-fn no_frames(input: &mut Input<'_>, at: u64) -> Result<Fault, Trouble> {
-    let header = Header::parse(input.part(at, HEADER)?);
+fn no_frames(input: &mut Input<'_>, at: u64) -> Result<Fault, ReadError> {
+    let header = MpegFrameHeader::parse(input.part(at, HEADER)?);
     Ok(match header {
-        Some(Header { length: None, .. }) => {
+        Some(MpegFrameHeader { length: None, .. }) => {
             Fault::Unsupported { what: "MP3 of a free bit rate".to_owned() }
         }
         _ => Fault::Undecodable {
-            format: Format::Mp3,
+            format: AudioContainer::Mp3,
             problem: "no two frames follow each other".to_owned(),
         },
     })
 }
 
-impl Part for Mp3 {
-    fn read(&mut self, input: &mut Input<'_>) -> Result<Option<Block>, Trouble> {
+impl AudioFile for Mp3 {
+    fn read(&mut self, input: &mut Input<'_>) -> Result<Option<Block>, ReadError> {
         if self.is_finished {
             return Ok(None);
         }

@@ -2,14 +2,14 @@
 //! bytes that are no box.
 
 use super::block::Block;
-use super::codec::{self, Codec, Defect};
-use super::fault::{Fault, Trouble};
-use super::input::{Failure, Input};
+use super::codec::{self, Defect, PacketDecoder};
+use super::fault::{Fault, ReadError};
+use super::input::{Input, InputFailure};
 use super::movie::Track;
 use super::note::Note;
-use super::part::{self, Part};
+use super::part::{self, AudioFile};
 use super::pcm::Order;
-use super::sniff::Format;
+use super::sniff::AudioContainer;
 use std::io::ErrorKind;
 use symphonia::core::codecs::audio::AudioCodecParameters;
 use symphonia::core::errors::Error;
@@ -27,8 +27,8 @@ const MAX_MOVIE_BYTES: u64 = 256 << 20;
 
 pub struct Mp4<'a> {
     container: Box<dyn FormatReader + 'a>,
-    failure: Failure,
-    codec: Codec,
+    failure: InputFailure,
+    codec: PacketDecoder,
     track_id: u32,
     /// The frames that the table of packets states.
     stated: Option<u64>,
@@ -58,7 +58,7 @@ impl<'a> Mp4<'a> {
         input: &mut Input<'a>,
         start: u64,
         allow_truncated: bool,
-    ) -> Result<Mp4<'a>, Trouble> {
+    ) -> Result<Mp4<'a>, ReadError> {
         let boxes = Boxes::walk(input, start)?;
         let (source, failure) = input.source(start, boxes.readable);
         let stream = MediaSourceStream::new(Box::new(source), Default::default());
@@ -79,10 +79,12 @@ impl<'a> Mp4<'a> {
         let name = codec_name(sound.as_ref().and_then(|sound| sound.codec));
         let parameters = track.codec_params.as_ref().and_then(|parameters| parameters.audio());
         let Some(parameters) = parameters else {
-            return Err(Fault::Unsupported { what: format!("{name} in {}", Format::M4a) }.into());
+            return Err(
+                Fault::Unsupported { what: format!("{name} in {}", AudioContainer::M4a) }.into()
+            );
         };
         if let Some(edits) = sound.as_ref().map(|sound| sound.edits).filter(|edits| *edits > 1) {
-            let what = format!("an edit list of {edits} parts in {}", Format::M4a);
+            let what = format!("an edit list of {edits} parts in {}", AudioContainer::M4a);
             return Err(Fault::Unsupported { what }.into());
         }
         let rate = parameters.sample_rate.unwrap_or(0);
@@ -95,7 +97,7 @@ impl<'a> Mp4<'a> {
         }
         let keep = Keep::of(sound.as_ref(), present, rate, &mut notes);
         Ok(Mp4 {
-            codec: Codec::new(name, Format::M4a, parameters)?,
+            codec: PacketDecoder::new(name, AudioContainer::M4a, parameters)?,
             container,
             failure,
             track_id: track.id,
@@ -114,14 +116,14 @@ impl<'a> Mp4<'a> {
     }
 
     /// The samples of the next packet; None at the end.
-    fn packet(&mut self) -> Result<Option<Block>, Trouble> {
+    fn packet(&mut self) -> Result<Option<Block>, ReadError> {
         loop {
             let packet = match self.container.next_packet() {
                 Ok(Some(packet)) => packet,
                 Ok(None) => return self.finish(false),
                 Err(error) => {
                     if let Some(error) = self.failure.take() {
-                        return Err(Trouble::Io(error));
+                        return Err(ReadError::Io(error));
                     }
                     let is_end = matches!(&error, Error::IoError(error)
                         if error.kind() == ErrorKind::UnexpectedEof);
@@ -150,7 +152,7 @@ impl<'a> Mp4<'a> {
         self.packets.is_some_and(|packets| self.packets_read >= packets)
     }
 
-    fn finish(&mut self, ended_early: bool) -> Result<Option<Block>, Trouble> {
+    fn finish(&mut self, ended_early: bool) -> Result<Option<Block>, ReadError> {
         self.is_finished = true;
         let stated = self.stated.filter(|stated| *stated > self.frames);
         let is_short = stated.is_some_and(|stated| stated > self.frames + SLACK);
@@ -208,7 +210,7 @@ struct Boxes {
 
 impl Boxes {
     /// Walks the outer boxes up to those of the next file, or to bytes that are none.
-    fn walk(input: &mut Input<'_>, start: u64) -> Result<Boxes, Trouble> {
+    fn walk(input: &mut Input<'_>, start: u64) -> Result<Boxes, ReadError> {
         let size = input.size();
         let mut boxes = Boxes { movie: None, end: start, readable: size };
         loop {
@@ -272,12 +274,12 @@ fn codec_name(name: Option<[u8; 4]>) -> &'static str {
 }
 
 fn undecodable(problem: &str) -> Fault {
-    Fault::Undecodable { format: Format::M4a, problem: problem.to_owned() }
+    Fault::Undecodable { format: AudioContainer::M4a, problem: problem.to_owned() }
 }
 
-fn trouble(failure: &Failure, error: &Error) -> Trouble {
+fn trouble(failure: &InputFailure, error: &Error) -> ReadError {
     if let Some(error) = failure.take() {
-        return Trouble::Io(error);
+        return ReadError::Io(error);
     }
     match codec::defect(error) {
         Defect::Unsupported => {
@@ -288,8 +290,8 @@ fn trouble(failure: &Failure, error: &Error) -> Trouble {
     }
 }
 
-impl Part for Mp4<'_> {
-    fn read(&mut self, _: &mut Input<'_>) -> Result<Option<Block>, Trouble> {
+impl AudioFile for Mp4<'_> {
+    fn read(&mut self, _: &mut Input<'_>) -> Result<Option<Block>, ReadError> {
         if self.is_finished {
             return Ok(None);
         }

@@ -6,7 +6,7 @@ pub const HEADER: usize = 4;
 
 /// The header of a frame of MPEG audio.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Header {
+pub struct MpegFrameHeader {
     /// 1, 2 or 3.
     pub layer: u8,
     version: Version,
@@ -24,8 +24,8 @@ enum Version {
     TwoAndHalf,
 }
 
-impl Header {
-    pub fn parse(bytes: &[u8]) -> Option<Header> {
+impl MpegFrameHeader {
+    pub fn parse(bytes: &[u8]) -> Option<MpegFrameHeader> {
         const RATES: [u32; 3] = [44_100, 48_000, 32_000];
         let [0xFF, second, third, fourth, ..] = *bytes else { return None };
         let version = match (second >> 3) & 3 {
@@ -50,11 +50,11 @@ impl Header {
             0 => None,
             bits => Some(frame_length(version, layer, bits, rate) + padding),
         };
-        Some(Header { layer, version, rate, channels, has_crc: second & 1 == 0, length })
+        Some(MpegFrameHeader { layer, version, rate, channels, has_crc: second & 1 == 0, length })
     }
 
     /// True if both can be frames of one stream.
-    pub fn is_like(&self, other: &Header) -> bool {
+    pub fn is_like(&self, other: &MpegFrameHeader) -> bool {
         (self.layer, self.version, self.rate, self.channels)
             == (other.layer, other.version, other.rate, other.channels)
     }
@@ -132,7 +132,7 @@ pub struct Tag {
 
 impl Tag {
     /// The tag in this frame; None if it is a frame of sound.
-    pub fn parse(header: &Header, frame: &[u8]) -> Option<Tag> {
+    pub fn parse(header: &MpegFrameHeader, frame: &[u8]) -> Option<Tag> {
         let side = frame.get(header.side_offset()..)?;
         // The checksum does not move the tag.
         let tag = frame.get(HEADER + header.side_length()..)?;
@@ -186,23 +186,23 @@ mod tests {
 
     #[test]
     fn headers_state_the_length_of_their_frames() {
-        let stereo = Header::parse(&[0xFF, 0xFB, 0x90, 0x44]).unwrap();
+        let stereo = MpegFrameHeader::parse(&[0xFF, 0xFB, 0x90, 0x44]).unwrap();
         assert_eq!((stereo.rate, stereo.channels, stereo.length), (44_100, 2, Some(417)));
-        let padded = Header::parse(&[0xFF, 0xFB, 0x92, 0xC4]).unwrap();
+        let padded = MpegFrameHeader::parse(&[0xFF, 0xFB, 0x92, 0xC4]).unwrap();
         assert_eq!((padded.channels, padded.length), (1, Some(418)));
-        let low = Header::parse(&[0xFF, 0xF3, 0x84, 0xC4]).unwrap();
+        let low = MpegFrameHeader::parse(&[0xFF, 0xF3, 0x84, 0xC4]).unwrap();
         assert_eq!((low.rate, low.length, low.frames()), (24_000, Some(192), 576));
         for no_header in [[0xFF, 0xFF, 0xFF, 0xFF], [0xFF, 0xE9, 0x90, 0], [0xFF, 0xF1, 0x50, 0x80]]
         {
-            assert_eq!(Header::parse(&no_header), None);
+            assert_eq!(MpegFrameHeader::parse(&no_header), None);
         }
-        assert_eq!(Header::parse(&[0xFF, 0xFB, 0x00, 0x44]).unwrap().length, None);
+        assert_eq!(MpegFrameHeader::parse(&[0xFF, 0xFB, 0x00, 0x44]).unwrap().length, None);
     }
 
     #[test]
     fn the_tag_of_the_first_frame_is_read() {
         let at = MP3.windows(2).position(|pair| pair == [0xFF, 0xFB]).unwrap();
-        let header = Header::parse(&MP3[at..]).unwrap();
+        let header = MpegFrameHeader::parse(&MP3[at..]).unwrap();
         let tag = Tag::parse(&header, &MP3[at..at + header.length.unwrap()]).unwrap();
         assert_eq!(tag.bytes, Some((MP3.len() - at) as u32));
         // 35,280 frames of sound.

@@ -2,21 +2,21 @@
 //! file of its own: chained streams are joined files.
 
 use super::block::Block;
-use super::codec::{self, Codec};
-use super::fault::{Fault, Trouble};
+use super::codec::{self, PacketDecoder};
+use super::fault::{Fault, ReadError};
 use super::flac;
 use super::flac_frame::Info;
 use super::input::Input;
 use super::note::Note;
 use super::ogg_page::{Packets, Page};
-use super::part::{self, Part};
+use super::part::{self, AudioFile};
 use super::pcm::Order;
-use super::sniff::Format;
+use super::sniff::AudioContainer;
 use symphonia::core::codecs::audio::well_known::CODEC_ID_VORBIS;
 
 pub struct Ogg {
     serial: u32,
-    codec: Codec,
+    codec: PacketDecoder,
     is_flac: bool,
     rate: u32,
     channels: u16,
@@ -88,7 +88,11 @@ impl Head {
 }
 
 impl Ogg {
-    pub fn open(input: &mut Input<'_>, start: u64, allow_truncated: bool) -> Result<Ogg, Trouble> {
+    pub fn open(
+        input: &mut Input<'_>,
+        start: u64,
+        allow_truncated: bool,
+    ) -> Result<Ogg, ReadError> {
         let mut at = start;
         let mut heads = Vec::new();
         while let Some(page) = Page::at(input, at)?.filter(|page| page.is_first) {
@@ -133,7 +137,7 @@ impl Ogg {
     }
 
     /// The samples of the packets that end on a page.
-    fn take(&mut self, page: &Page, packets: Vec<Vec<u8>>) -> Result<Block, Trouble> {
+    fn take(&mut self, page: &Page, packets: Vec<Vec<u8>>) -> Result<Block, ReadError> {
         self.is_complete |= page.is_last;
         let mut all: Option<Block> = None;
         for packet in packets {
@@ -157,7 +161,7 @@ impl Ogg {
 
     /// Compares the number of frames that a page states with those that were decoded. The first page
     /// may cut frames off at the start, the last at the end, and no more than their own.
-    fn compare(&mut self, page: &Page, granule: i64, block: &mut Block) -> Result<(), Trouble> {
+    fn compare(&mut self, page: &Page, granule: i64, block: &mut Block) -> Result<(), ReadError> {
         let Some(first) = self.first else {
             let before = granule.saturating_sub(self.frames as i64);
             // If the first page is also the last, its end is cut.
@@ -179,10 +183,10 @@ impl Ogg {
     }
 
     /// If pages may be missing, the number of frames shows if they are.
-    fn not_interrupted(&mut self, is_short: bool) -> Result<(), Trouble> {
+    fn not_interrupted(&mut self, is_short: bool) -> Result<(), ReadError> {
         if std::mem::take(&mut self.is_interrupted) && is_short {
             let problem = format!("a part is damaged after {} frames", self.frames);
-            return Err(Fault::Undecodable { format: Format::Ogg, problem }.into());
+            return Err(Fault::Undecodable { format: AudioContainer::Ogg, problem }.into());
         }
         Ok(())
     }
@@ -201,7 +205,7 @@ impl Ogg {
     }
 
     fn finish(&mut self) -> Result<(), Fault> {
-        let damaged = |problem: String| Fault::Undecodable { format: Format::Ogg, problem };
+        let damaged = |problem: String| Fault::Undecodable { format: AudioContainer::Ogg, problem };
         if self.is_interrupted {
             return Err(damaged(format!("a part is damaged after {} frames", self.frames)));
         }
@@ -217,7 +221,7 @@ impl Ogg {
     }
 
     /// The next page of this file. None if another file or the end comes before it.
-    fn next_page(&mut self, input: &mut Input<'_>) -> Result<Option<Page>, Trouble> {
+    fn next_page(&mut self, input: &mut Input<'_>) -> Result<Option<Page>, ReadError> {
         let found = match Page::at(input, self.at)? {
             Some(page) => Some((self.at, page)),
             // Any bytes may stand behind the last page.
@@ -251,7 +255,7 @@ struct Setup {
 }
 
 impl Setup {
-    fn read(input: &mut Input<'_>, start: u64, head: &Head) -> Result<Setup, Trouble> {
+    fn read(input: &mut Input<'_>, start: u64, head: &Head) -> Result<Setup, ReadError> {
         let mut packets = Packets::default();
         let mut left = head.further();
         let mut at = start;
@@ -276,15 +280,16 @@ impl Setup {
 
 fn damaged_head() -> Fault {
     let problem = "the header of the stream is damaged or cut off".to_owned();
-    Fault::Undecodable { format: Format::Ogg, problem }
+    Fault::Undecodable { format: AudioContainer::Ogg, problem }
 }
 
 /// The decoder by the first and the last head, with rate and channels.
-fn decoder(head: &[u8], setup: &[u8]) -> Result<(Codec, u32, u16), Fault> {
+fn decoder(head: &[u8], setup: &[u8]) -> Result<(PacketDecoder, u32, u16), Fault> {
     if head.starts_with(b"\x7fFLAC") {
         let info = head.get(17..17 + Info::BYTES).ok_or_else(damaged_head)?;
         let parsed = Info::parse(info).ok_or_else(damaged_head)?;
-        let codec = Codec::new("FLAC", Format::Ogg, &flac::parameters(&parsed, info))?;
+        let codec =
+            PacketDecoder::new("FLAC", AudioContainer::Ogg, &flac::parameters(&parsed, info))?;
         return Ok((codec, parsed.rate, parsed.channels));
     }
     if head.len() < 16 {
@@ -293,11 +298,11 @@ fn decoder(head: &[u8], setup: &[u8]) -> Result<(Codec, u32, u16), Fault> {
     let (rate, channels) = (Order::Little.u32(head, 12), head[11].into());
     let mut parameters = codec::parameters(CODEC_ID_VORBIS, rate, channels);
     parameters.with_extra_data([head, setup].concat().into());
-    Ok((Codec::new("Vorbis", Format::Ogg, &parameters)?, rate, channels))
+    Ok((PacketDecoder::new("Vorbis", AudioContainer::Ogg, &parameters)?, rate, channels))
 }
 
 /// The fault if no stream can be decoded; `at` is the offset after their headers.
-fn no_sound(input: &mut Input<'_>, mut at: u64, heads: &[Head]) -> Result<Fault, Trouble> {
+fn no_sound(input: &mut Input<'_>, mut at: u64, heads: &[Head]) -> Result<Fault, ReadError> {
     if heads.is_empty() {
         return Ok(damaged_head());
     }
@@ -315,8 +320,8 @@ fn no_sound(input: &mut Input<'_>, mut at: u64, heads: &[Head]) -> Result<Fault,
     Ok(Fault::Unsupported { what })
 }
 
-impl Part for Ogg {
-    fn read(&mut self, input: &mut Input<'_>) -> Result<Option<Block>, Trouble> {
+impl AudioFile for Ogg {
+    fn read(&mut self, input: &mut Input<'_>) -> Result<Option<Block>, ReadError> {
         if let Some((page, packets)) = self.waiting.take() {
             return self.take(&page, packets).map(Some);
         }

@@ -1,6 +1,6 @@
 //! The pages of Ogg: their headers and checksums, and the packets in them.
 
-use super::fault::Trouble;
+use super::fault::ReadError;
 use super::input::Input;
 
 /// The longest page: its header, 255 lengths, and as many times 255 bytes.
@@ -28,12 +28,12 @@ pub struct Page {
 
 impl Page {
     /// The page at an offset; None if there is none, or if it is damaged.
-    pub fn at(input: &mut Input<'_>, at: u64) -> Result<Option<Page>, Trouble> {
+    pub fn at(input: &mut Input<'_>, at: u64) -> Result<Option<Page>, ReadError> {
         Ok(Page::parse(input.part(at, MAX_PAGE_BYTES)?, at))
     }
 
     /// The next undamaged page from an offset on, and its offset.
-    pub fn next(input: &mut Input<'_>, start: u64) -> Result<Option<(u64, Page)>, Trouble> {
+    pub fn next(input: &mut Input<'_>, start: u64) -> Result<Option<(u64, Page)>, ReadError> {
         let mut at = start;
         loop {
             let bytes = input.part(at, SEARCH_BYTES)?;

@@ -1,14 +1,14 @@
 //! One file of a recording. A recording usually is one file; several can stand one behind the other.
 
 use super::block::Block;
-use super::fault::{Fault, Trouble};
+use super::fault::{Fault, ReadError};
 use super::input::Input;
 use super::note::Note;
 
 /// A file that is decoded from its start to its end.
-pub trait Part {
+pub trait AudioFile {
     /// The next samples; None at the end of the file. Blocks can be empty.
-    fn read(&mut self, input: &mut Input<'_>) -> Result<Option<Block>, Trouble>;
+    fn read(&mut self, input: &mut Input<'_>) -> Result<Option<Block>, ReadError>;
 
     /// At the end, the offset of the first byte behind the file.
     fn end(&self) -> u64;

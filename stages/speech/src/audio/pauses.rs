@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 /// The lengths in frames, and the depth of a dip.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rule {
+pub struct PauseRule {
     /// The frames on each side of the centre of a box.
     pub half: usize,
     /// The frames on each side in which the largest energy is found.
@@ -19,12 +19,12 @@ pub struct Rule {
     pub ratio: u64,
 }
 
-impl Rule {
+impl PauseRule {
     /// From seconds and decibels.
-    pub fn new(rate: u32, seconds: [f64; 3], decibels: f64) -> Rule {
+    pub fn new(rate: u32, seconds: [f64; 3], decibels: f64) -> PauseRule {
         let frames = |seconds: f64| (seconds * f64::from(rate)).round().max(1.0);
         let [wide, around, least] = seconds;
-        Rule {
+        PauseRule {
             half: (frames(wide) / 2.0) as usize,
             around: frames(around) as usize,
             least: frames(least) as u64,
@@ -50,7 +50,7 @@ impl Pause {
 
 /// Takes the frames of a recording one after the other.
 pub struct Pauses {
-    rule: Rule,
+    rule: PauseRule,
     /// The energies of the frames in the box.
     inside: VecDeque<u64>,
     sum: u64,
@@ -68,7 +68,7 @@ pub struct Pauses {
 }
 
 impl Pauses {
-    pub fn new(rule: Rule) -> Pauses {
+    pub fn new(rule: PauseRule) -> Pauses {
         Pauses {
             rule,
             inside: VecDeque::new(),
@@ -171,7 +171,7 @@ impl Pauses {
 mod tests {
     use super::*;
 
-    const RULE: Rule = Rule { half: 3, around: 20, least: 4, ratio: 15_849 };
+    const RULE: PauseRule = PauseRule { half: 3, around: 20, least: 4, ratio: 15_849 };
 
     fn noise(seed: u64, count: usize, loud: i16) -> Vec<i16> {
         let mut state = seed.wrapping_mul(6_364_136_223_846_793_005) | 1;
@@ -185,7 +185,7 @@ mod tests {
     }
 
     /// The definition, for each frame by itself.
-    fn plainly(samples: &[i16], rule: Rule) -> Vec<Pause> {
+    fn plainly(samples: &[i16], rule: PauseRule) -> Vec<Pause> {
         let count = samples.len();
         let energy = |at: usize| u64::from(samples[at].unsigned_abs()).pow(2);
         let boxed = |at: usize| -> u64 {
@@ -213,7 +213,7 @@ mod tests {
         found
     }
 
-    fn pauses(samples: &[i16], rule: Rule) -> Vec<Pause> {
+    fn pauses(samples: &[i16], rule: PauseRule) -> Vec<Pause> {
         let mut pauses = Pauses::new(rule);
         samples.chunks(7).for_each(|part| pauses.push(part, 1));
         pauses.finish()
@@ -227,7 +227,8 @@ mod tests {
                 let loud = if part % 2 == 0 { 9_000 } else { 3 };
                 samples.extend(noise(seed * 31 + part, (seed as usize * 13) % 50 + 1, loud));
             }
-            let rule = Rule { half: (seed % 4) as usize, around: 1 + (seed % 30) as usize, ..RULE };
+            let rule =
+                PauseRule { half: (seed % 4) as usize, around: 1 + (seed % 30) as usize, ..RULE };
             assert_eq!(pauses(&samples, rule), plainly(&samples, rule), "seed {seed}");
         }
     }

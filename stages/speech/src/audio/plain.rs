@@ -1,10 +1,10 @@
 //! Samples that are stored one by one, read in bulk.
 
 use super::block::Block;
-use super::fault::Trouble;
+use super::fault::ReadError;
 use super::input::Input;
 use super::note::Note;
-use super::part::Part;
+use super::part::AudioFile;
 use super::pcm::{Encoding, Order};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -14,7 +14,7 @@ const FILE_BYTES: u64 = 1 << 18;
 /// The same for a file in memory: most clips are one block, which is not copied again.
 const MEMORY_BYTES: u64 = 1 << 24;
 
-pub struct Plain {
+pub struct PlainSamples {
     pub rate: u32,
     pub channels: u16,
     pub encoding: Encoding,
@@ -26,14 +26,14 @@ pub struct Plain {
     pub notes: Vec<Note>,
 }
 
-impl Plain {
+impl PlainSamples {
     fn frame(&self) -> u64 {
         self.encoding.bytes() as u64 * u64::from(self.channels)
     }
 }
 
-impl Part for Plain {
-    fn read(&mut self, input: &mut Input<'_>) -> Result<Option<Block>, Trouble> {
+impl AudioFile for PlainSamples {
+    fn read(&mut self, input: &mut Input<'_>) -> Result<Option<Block>, ReadError> {
         let at_once = if input.is_in_memory() { MEMORY_BYTES } else { FILE_BYTES };
         let most = (at_once / self.frame()).max(1) * self.frame();
         let Some(data) = self.data.front_mut() else { return Ok(None) };

@@ -20,19 +20,19 @@ thread_local! {
 
 /// A resampled clip, and the number of samples above full scale.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Resampled {
+pub struct ResampledClip {
     pub clip: Clip,
     pub clipped: u64,
 }
 
 /// The clip at rate `to`. A clip with this rate does not change.
-pub fn resample(clip: Clip, to: u32) -> Result<Resampled, Fault> {
+pub fn resample(clip: Clip, to: u32) -> Result<ResampledClip, Fault> {
     if clip.rate == to {
-        return Ok(Resampled { clip, clipped: 0 });
+        return Ok(ResampledClip { clip, clipped: 0 });
     }
     with_converter(clip.rate, to, |converter| {
         let (samples, clipped) = converter.convert_clip(&clip)?;
-        Ok(Resampled {
+        Ok(ResampledClip {
             clip: Clip { rate: to, channels: clip.channels, samples: Samples::Pcm(samples) },
             clipped,
         })

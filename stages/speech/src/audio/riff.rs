@@ -2,14 +2,14 @@
 //! Finds the format and the sample data, and compares the stated lengths with the file. No length
 //! from a header is ever allocated or trusted.
 
-use super::fault::{Fault, Trouble};
+use super::fault::{Fault, ReadError};
 use super::input::Input;
 use super::note::Note;
 use super::part;
 use super::pcm::{Encoding, Order};
-use super::plain::Plain;
+use super::plain::PlainSamples;
 use super::sniff;
-use super::wave_format::Header;
+use super::wave_format::WaveFormat;
 use std::ops::Range;
 
 /// From here on a 32-bit data length means "unknown": programs that write to a pipe put a number
@@ -17,9 +17,9 @@ use std::ops::Range;
 pub const UNKNOWN_LENGTH: u64 = 0x7FFF_0000;
 
 /// A WAV file up to its samples.
-pub enum Samples {
+pub enum RiffSamples {
     /// Stored one by one.
-    Plain(Plain),
+    Plain(PlainSamples),
     /// In blocks of a codec.
     Blocks(Blocks),
 }
@@ -39,7 +39,11 @@ pub struct Blocks {
 }
 
 /// Opens the file that starts at `start` with a RIFF header.
-pub fn open(input: &mut Input<'_>, start: u64, allow_truncated: bool) -> Result<Samples, Trouble> {
+pub fn open(
+    input: &mut Input<'_>,
+    start: u64,
+    allow_truncated: bool,
+) -> Result<RiffSamples, ReadError> {
     let head = input.part(start, 12)?;
     let order = if head.starts_with(b"RIFX") { Order::Big } else { Order::Little };
     let length = if head.len() == 12 { order.u32(head, 4) } else { 0 };
@@ -47,7 +51,7 @@ pub fn open(input: &mut Input<'_>, start: u64, allow_truncated: bool) -> Result<
         0 | u32::MAX => None,
         length => Some(start + 8 + u64::from(length)),
     };
-    let mut chunks = Chunks { at: start + 12, size: input.size(), order };
+    let mut chunks = RiffChunks { at: start + 12, size: input.size(), order };
     let (mut wide, mut header, mut frames) = (None, None, None);
     while let Some(chunk) = chunks.next(input)? {
         match &chunk.name {
@@ -56,7 +60,7 @@ pub fn open(input: &mut Input<'_>, start: u64, allow_truncated: bool) -> Result<
                 let body = chunk.bytes(input)?;
                 frames = (body.len() >= 4).then(|| u64::from(order.u32(body, 0)));
             }
-            b"fmt " => header = Some(Header::parse(chunk.bytes(input)?, order, chunk.offset)?),
+            b"fmt " => header = Some(WaveFormat::parse(chunk.bytes(input)?, order, chunk.offset)?),
             b"data" => {
                 let Some(header) = header else {
                     return Err(chunk.fault("comes before any `fmt ` chunk").into());
@@ -67,7 +71,7 @@ pub fn open(input: &mut Input<'_>, start: u64, allow_truncated: bool) -> Result<
                     None => file_end,
                 };
                 let stated =
-                    Stated { length: chunk.stated(wide), is_wide: wide.is_some(), file_end };
+                    RiffLengths { length: chunk.stated(wide), is_wide: wide.is_some(), file_end };
                 return with_data(header, input, &chunk, &stated, frames, allow_truncated);
             }
             _ => {}
@@ -84,7 +88,7 @@ pub fn open(input: &mut Input<'_>, start: u64, allow_truncated: bool) -> Result<
 }
 
 /// Walks chunk headers without trusting their lengths.
-struct Chunks {
+struct RiffChunks {
     at: u64,
     size: u64,
     order: Order,
@@ -97,8 +101,8 @@ struct Chunk {
     length: u64,
 }
 
-impl Chunks {
-    fn next(&mut self, input: &mut Input<'_>) -> Result<Option<Chunk>, Trouble> {
+impl RiffChunks {
+    fn next(&mut self, input: &mut Input<'_>) -> Result<Option<Chunk>, ReadError> {
         let header = input.part(self.at, 8)?;
         if header.len() < 8 {
             return Ok(None);
@@ -142,7 +146,7 @@ impl Chunk {
     }
 
     /// The chunk's bytes, as many as it claims and the file has.
-    fn bytes<'a>(&self, input: &'a mut Input<'_>) -> Result<&'a [u8], Trouble> {
+    fn bytes<'a>(&self, input: &'a mut Input<'_>) -> Result<&'a [u8], ReadError> {
         input.part(self.body(), self.length.min(Self::MAX_BYTES) as usize)
     }
 
@@ -176,7 +180,7 @@ impl Wide {
 }
 
 /// The lengths in the headers.
-struct Stated {
+struct RiffLengths {
     length: u64,
     is_wide: bool,
     /// The end of the file.
@@ -198,9 +202,9 @@ impl Extent {
     fn find(
         input: &mut Input<'_>,
         chunk: &Chunk,
-        stated: &Stated,
+        stated: &RiffLengths,
         order: Order,
-    ) -> Result<Extent, Trouble> {
+    ) -> Result<Extent, ReadError> {
         let (from, size) = (chunk.body(), input.size());
         let present = size.saturating_sub(from);
         let whole =
@@ -242,9 +246,9 @@ fn further_chunks(
     input: &mut Input<'_>,
     at: u64,
     order: Order,
-) -> Result<(u64, Vec<Range<u64>>), Trouble> {
+) -> Result<(u64, Vec<Range<u64>>), ReadError> {
     let size = input.size();
-    let mut chunks = Chunks { at, size, order };
+    let mut chunks = RiffChunks { at, size, order };
     let mut data = Vec::new();
     while let Some(chunk) = chunks.next(input)? {
         let is_name = chunk.name.iter().all(|letter| (b' '..=b'~').contains(letter));
@@ -262,13 +266,13 @@ fn further_chunks(
 
 /// The samples in the `data` chunk.
 fn with_data(
-    header: Header,
+    header: WaveFormat,
     input: &mut Input<'_>,
     chunk: &Chunk,
-    stated: &Stated,
+    stated: &RiffLengths,
     frames: Option<u64>,
     allow_truncated: bool,
-) -> Result<Samples, Trouble> {
+) -> Result<RiffSamples, ReadError> {
     let mut notes = Vec::new();
     let encoding = header.encoding()?;
     let frame = match encoding {
@@ -305,15 +309,15 @@ fn with_data(
 }
 
 fn with_extent(
-    header: &Header,
+    header: &WaveFormat,
     encoding: Option<Encoding>,
     extent: Extent,
     frames: Option<u64>,
     notes: Vec<Note>,
-) -> Samples {
+) -> RiffSamples {
     let (rate, channels, end) = (header.rate, header.channels, extent.end);
     match encoding {
-        Some(encoding) => Samples::Plain(Plain {
+        Some(encoding) => RiffSamples::Plain(PlainSamples {
             rate,
             channels,
             encoding,
@@ -325,7 +329,7 @@ fn with_extent(
         None => {
             let data = extent.data.into_iter().next().unwrap_or(end..end);
             let (tag, block) = (header.tag, header.block);
-            Samples::Blocks(Blocks { tag, rate, channels, block, data, frames, end, notes })
+            RiffSamples::Blocks(Blocks { tag, rate, channels, block, data, frames, end, notes })
         }
     }
 }

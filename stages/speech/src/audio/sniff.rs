@@ -5,14 +5,14 @@ use std::fmt;
 
 use stage_formats::Stranger;
 
-use super::fault::{CONVERT, Fault, Trouble};
+use super::fault::{CONVERT, Fault, ReadError};
 use super::flac_frame::id3_length;
 use super::input::Input;
 use super::pcm::Order;
 
 /// The supported containers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Format {
+pub enum AudioContainer {
     Wav,
     Flac,
     Mp3,
@@ -21,7 +21,7 @@ pub enum Format {
     Aiff,
 }
 
-impl Format {
+impl AudioContainer {
     pub const ALL: [Self; 6] = [Self::Wav, Self::Flac, Self::Mp3, Self::Ogg, Self::M4a, Self::Aiff];
 
     /// The usual extension of this format, for tools that go by file names.
@@ -37,7 +37,7 @@ impl Format {
     }
 }
 
-impl fmt::Display for Format {
+impl fmt::Display for AudioContainer {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
             Self::Wav => "WAV",
@@ -54,7 +54,7 @@ impl fmt::Display for Format {
 const HEAD_BYTES: usize = 1 << 16;
 
 /// The audio format of the file at an offset, or a fault that names its type.
-pub fn sniff_at(input: &mut Input<'_>, at: u64) -> Result<Format, Trouble> {
+pub fn sniff_at(input: &mut Input<'_>, at: u64) -> Result<AudioContainer, ReadError> {
     let rest = input.size().saturating_sub(at);
     let head = input.part(at, HEAD_BYTES)?;
     let tag = id3_length(head);
@@ -63,20 +63,20 @@ pub fn sniff_at(input: &mut Input<'_>, at: u64) -> Result<Format, Trouble> {
     }
     // An ID3 version 2 tag precedes MP3, and sometimes FLAC. Pictures make it long.
     match input.part(at + tag, HEAD_BYTES)? {
-        [b'I', b'D', b'3', ..] => Ok(Format::Mp3),
+        [b'I', b'D', b'3', ..] => Ok(AudioContainer::Mp3),
         behind => Ok(behind_id3(behind)?),
     }
 }
 
 /// The audio format of a file of `size` bytes that starts with `head`.
-fn sniff(head: &[u8], size: u64) -> Result<Format, Fault> {
+fn sniff(head: &[u8], size: u64) -> Result<AudioContainer, Fault> {
     match audio(head)? {
         Some(format) => Ok(format),
         None => Err(stranger(head, size)),
     }
 }
 
-fn audio(bytes: &[u8]) -> Result<Option<Format>, Fault> {
+fn audio(bytes: &[u8]) -> Result<Option<AudioContainer>, Fault> {
     let form = bytes.get(8..12).unwrap_or_default();
     Ok(match bytes {
         [b'R', b'I', b'F', b'F' | b'X', ..]
@@ -86,26 +86,30 @@ fn audio(bytes: &[u8]) -> Result<Option<Format>, Fault> {
         {
             return riff_form(form).map(Some);
         }
-        [b'f', b'L', b'a', b'C', ..] => Some(Format::Flac),
-        [b'O', b'g', b'g', b'S', ..] => Some(Format::Ogg),
-        [b'F', b'O', b'R', b'M', ..] if matches!(form, b"AIFF" | b"AIFC") => Some(Format::Aiff),
-        [_, _, _, _, b'f', b't', b'y', b'p', ..] => Some(Format::M4a),
-        [b'I', b'D', b'3', ..] => Some(Format::Mp3),
+        [b'f', b'L', b'a', b'C', ..] => Some(AudioContainer::Flac),
+        [b'O', b'g', b'g', b'S', ..] => Some(AudioContainer::Ogg),
+        [b'F', b'O', b'R', b'M', ..] if matches!(form, b"AIFF" | b"AIFC") => {
+            Some(AudioContainer::Aiff)
+        }
+        [_, _, _, _, b'f', b't', b'y', b'p', ..] => Some(AudioContainer::M4a),
+        [b'I', b'D', b'3', ..] => Some(AudioContainer::Mp3),
         // Eleven set bits open a frame of MPEG audio; the layer bits are 0 in AAC's own framing.
-        [0xFF, second, ..] if second & 0xE0 == 0xE0 && second & 0x06 != 0 => Some(Format::Mp3),
+        [0xFF, second, ..] if second & 0xE0 == 0xE0 && second & 0x06 != 0 => {
+            Some(AudioContainer::Mp3)
+        }
         _ => None,
     })
 }
 
 /// True if a file of a format that is read certainly starts at an offset.
-pub fn begins_file(input: &mut Input<'_>, at: u64) -> Result<bool, Trouble> {
+pub fn begins_file(input: &mut Input<'_>, at: u64) -> Result<bool, ReadError> {
     let head = input.part(at, 12)?;
     let found = audio(head).ok().flatten();
-    Ok(found.is_some_and(|format| format != Format::Mp3))
+    Ok(found.is_some_and(|format| format != AudioContainer::Mp3))
 }
 
 /// The offset behind the tags that programs put behind a recording.
-pub fn behind_tags(input: &mut Input<'_>, start: u64) -> Result<u64, Trouble> {
+pub fn behind_tags(input: &mut Input<'_>, start: u64) -> Result<u64, ReadError> {
     const ID3_1: u64 = 128;
     const APE: u64 = 32;
     const LYRICS: usize = 1 << 20;
@@ -151,9 +155,9 @@ pub fn extension(bytes: &[u8]) -> Option<&'static str> {
     }
 }
 
-fn riff_form(form: &[u8]) -> Result<Format, Fault> {
+fn riff_form(form: &[u8]) -> Result<AudioContainer, Fault> {
     match form {
-        b"WAVE" => Ok(Format::Wav),
+        b"WAVE" => Ok(AudioContainer::Wav),
         b"AVI " => Err(not_audio("an AVI video", CONVERT)),
         b"WEBP" => Err(not_audio("a WebP picture", "")),
         _ => Err(Fault::Chunk {
@@ -187,11 +191,11 @@ fn matroska(bytes: &[u8]) -> Fault {
     }
 }
 
-fn behind_id3(bytes: &[u8]) -> Result<Format, Fault> {
+fn behind_id3(bytes: &[u8]) -> Result<AudioContainer, Fault> {
     match bytes {
-        [b'f', b'L', b'a', b'C', ..] => Ok(Format::Flac),
+        [b'f', b'L', b'a', b'C', ..] => Ok(AudioContainer::Flac),
         [0xFF, second, ..] if second & 0xF6 == 0xF0 => Err(not_audio(AAC, CONVERT)),
-        _ => Ok(Format::Mp3),
+        _ => Ok(AudioContainer::Mp3),
     }
 }
 

@@ -1,33 +1,33 @@
 //! The recording in a field of an item, for stages.
 
-use super::decode::{Decoded, Options, decode};
+use super::decode::{DecodeOptions, DecodedClip, decode};
 use super::fault::Fault;
 use bytes::Bytes;
 use stage_core::{Blob, Context, Item, Reject, StageError};
 use std::sync::Arc;
 
 /// The source of a clip.
-pub(crate) struct Source {
+pub(crate) struct ClipSource {
     pub blob: Arc<Blob>,
     pub bytes: Bytes,
 }
 
-impl Source {
+impl ClipSource {
     /// The bytes in the field of this name; without it the item is quarantined.
     pub fn of(
         item: &Item,
         field: &str,
         context: &mut dyn Context,
-    ) -> Result<Result<Source, Reject>, StageError> {
+    ) -> Result<Result<ClipSource, Reject>, StageError> {
         let Some(blob) = item.fields.blob(field) else {
             let reason = format!("the item has no field `{field}` that holds a recording");
             return Ok(Err(Reject::new("no-audio", reason)));
         };
         let bytes = context.read(blob)?;
-        Ok(Ok(Source { blob: blob.clone(), bytes }))
+        Ok(Ok(ClipSource { blob: blob.clone(), bytes }))
     }
 
-    pub fn decode(&self, options: &Options) -> Result<Decoded, Reject> {
+    pub fn decode(&self, options: &DecodeOptions) -> Result<DecodedClip, Reject> {
         Ok(decode(&self.bytes, options)?)
     }
 }

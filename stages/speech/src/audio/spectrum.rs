@@ -74,11 +74,11 @@ fn rolloff(power: &[f64], total: f64) -> usize {
 }
 
 thread_local! {
-    static PLAN: RefCell<Plan> = RefCell::new(Plan::new());
+    static PLAN: RefCell<FftPlan> = RefCell::new(FftPlan::new());
 }
 
 /// The transform and its buffers, one per thread.
-struct Plan {
+struct FftPlan {
     transform: Arc<dyn RealToComplex<f64>>,
     window: Vec<f64>,
     input: Vec<f64>,
@@ -86,7 +86,7 @@ struct Plan {
     scratch: Vec<Complex<f64>>,
 }
 
-impl Plan {
+impl FftPlan {
     fn new() -> Self {
         let transform = RealFftPlanner::new().plan_fft_forward(SIZE);
         let turn = 2.0 * std::f64::consts::PI / SIZE as f64;

@@ -3,14 +3,14 @@
 
 use super::check;
 use super::clip::Clip;
-use super::decode::{Decoded, Options};
+use super::decode::{DecodeOptions, DecodedClip};
 use super::long;
 use super::loudness;
 use super::measure::{self, Measures};
 use super::mix::Mix;
 use super::note::Note;
 use super::resample::resample;
-use super::source::Source;
+use super::source::ClipSource;
 use super::trim;
 use super::wav;
 use crate::audio::kinds;
@@ -34,12 +34,12 @@ pub fn stages() -> Vec<Arc<dyn Stage>> {
 
 struct AudioStage {
     kind: &'static Kind,
-    work: fn(&Parameters) -> Result<Box<dyn Work>, StageError>,
+    work: fn(&Parameters) -> Result<Box<dyn ClipWork>, StageError>,
 }
 
 /// The work of one kind on a decoded recording.
-trait Work: Send + Sync {
-    fn apply(&self, decoded: Decoded, source: &Source) -> Result<Output, Reject>;
+trait ClipWork: Send + Sync {
+    fn apply(&self, decoded: DecodedClip, source: &ClipSource) -> Result<Output, Reject>;
 }
 
 impl Stage for AudioStage {
@@ -56,8 +56,8 @@ impl Stage for AudioStage {
 }
 
 struct AudioJob {
-    options: Options,
-    work: Box<dyn Work>,
+    options: DecodeOptions,
+    work: Box<dyn ClipWork>,
 }
 
 impl EachItem for AudioJob {
@@ -66,13 +66,13 @@ impl EachItem for AudioJob {
         item: &Item,
         context: &mut dyn Context,
     ) -> Result<Result<Output, Reject>, StageError> {
-        let source = Source::of(item, "audio", context)?;
+        let source = ClipSource::of(item, "audio", context)?;
         Ok(source.and_then(|source| self.read(source)))
     }
 }
 
 impl AudioJob {
-    fn read(&self, source: Source) -> Result<Output, Reject> {
+    fn read(&self, source: ClipSource) -> Result<Output, Reject> {
         let decoded = source.decode(&self.options)?;
         let notes: Vec<_> = decoded.notes.iter().map(Note::tally).collect();
         let mut output = self.work.apply(decoded, &source)?;
@@ -84,8 +84,8 @@ impl AudioJob {
 }
 
 /// The reading options from the kind's parameters.
-fn reading(kind: &Kind, parameters: &Parameters) -> Result<Options, StageError> {
-    let mut options = Options::default();
+fn reading(kind: &Kind, parameters: &Parameters) -> Result<DecodeOptions, StageError> {
+    let mut options = DecodeOptions::default();
     if kind.parameter("channels").is_some() {
         options.mix = match parameters.text("channels")? {
             "left" => Mix::Left,
@@ -104,7 +104,7 @@ fn reading(kind: &Kind, parameters: &Parameters) -> Result<Options, StageError> 
 }
 
 /// The clip in its stored form. A source in this form already is not stored again.
-fn store(clip: Clip, source: &Source) -> Result<Output, Reject> {
+fn store(clip: Clip, source: &ClipSource) -> Result<Output, Reject> {
     let (bytes, clipped) = wav::write(clip)?;
     let value = if bytes == source.bytes {
         NewValue::blob(Blob { kind: wav::KIND.into(), ..Blob::clone(&source.blob) })
@@ -124,8 +124,8 @@ fn note_clipping(output: &mut Output, clipped: u64) {
 
 struct Decode;
 
-impl Work for Decode {
-    fn apply(&self, decoded: Decoded, source: &Source) -> Result<Output, Reject> {
+impl ClipWork for Decode {
+    fn apply(&self, decoded: DecodedClip, source: &ClipSource) -> Result<Output, Reject> {
         let clip = decoded.clip;
         let (seconds, rate) = (clip.seconds(), f64::from(clip.rate));
         Ok(store(clip, source)?
@@ -138,15 +138,15 @@ struct Resample {
     rate: u32,
 }
 
-fn resampling(parameters: &Parameters) -> Result<Box<dyn Work>, StageError> {
+fn resampling(parameters: &Parameters) -> Result<Box<dyn ClipWork>, StageError> {
     let rate = parameters.integer("rate")?;
     let rate = u32::try_from(rate)
         .map_err(|_| StageError::failed(format!("parameter `rate` is out of range: {rate}")))?;
     Ok(Box::new(Resample { rate }))
 }
 
-impl Work for Resample {
-    fn apply(&self, decoded: Decoded, source: &Source) -> Result<Output, Reject> {
+impl ClipWork for Resample {
+    fn apply(&self, decoded: DecodedClip, source: &ClipSource) -> Result<Output, Reject> {
         let raised = (decoded.clip.rate < self.rate).then(|| raised(&decoded.clip, self.rate));
         let resampled = resample(decoded.clip, self.rate)?;
         let mut output = store(resampled.clip, source)?;
@@ -168,18 +168,18 @@ fn raised(clip: &Clip, rate: u32) -> String {
     format!("raised from {} to {} kHz{sound}", kilohertz(clip.rate), kilohertz(rate))
 }
 
-struct Level(loudness::Options);
+struct Level(loudness::LoudnessTarget);
 
-fn levelling(parameters: &Parameters) -> Result<Box<dyn Work>, StageError> {
-    Ok(Box::new(Level(loudness::Options {
+fn levelling(parameters: &Parameters) -> Result<Box<dyn ClipWork>, StageError> {
+    Ok(Box::new(Level(loudness::LoudnessTarget {
         target_lufs: parameters.number("target")?,
         max_gain_db: parameters.number("max_gain")?,
         peak_ceiling_dbtp: parameters.number("peak_ceiling")?,
     })))
 }
 
-impl Work for Level {
-    fn apply(&self, decoded: Decoded, source: &Source) -> Result<Output, Reject> {
+impl ClipWork for Level {
+    fn apply(&self, decoded: DecodedClip, source: &ClipSource) -> Result<Output, Reject> {
         let levelled = loudness::level(decoded.clip, &self.0)?;
         let mut output =
             store(levelled.clip, source)?.with("gain_db", NewValue::Number(levelled.gain_db));
@@ -192,18 +192,18 @@ impl Work for Level {
     }
 }
 
-struct Trim(trim::Options);
+struct Trim(trim::TrimOptions);
 
-fn trimming(parameters: &Parameters) -> Result<Box<dyn Work>, StageError> {
-    Ok(Box::new(Trim(trim::Options {
+fn trimming(parameters: &Parameters) -> Result<Box<dyn ClipWork>, StageError> {
+    Ok(Box::new(Trim(trim::TrimOptions {
         keep_seconds: parameters.seconds("keep")?,
         threshold: parameters.number("threshold")?,
         min_speech_seconds: parameters.seconds("shortest")?,
     })))
 }
 
-impl Work for Trim {
-    fn apply(&self, decoded: Decoded, source: &Source) -> Result<Output, Reject> {
+impl ClipWork for Trim {
+    fn apply(&self, decoded: DecodedClip, source: &ClipSource) -> Result<Output, Reject> {
         let trimmed = trim::trim(decoded.clip, &self.0)?;
         let seconds = trimmed.clip.seconds();
         let cut = trimmed.before + trimmed.behind > 0;
@@ -215,9 +215,9 @@ impl Work for Trim {
     }
 }
 
-struct Check(check::Limits);
+struct Check(check::ClipLimits);
 
-fn checking(parameters: &Parameters) -> Result<Box<dyn Work>, StageError> {
+fn checking(parameters: &Parameters) -> Result<Box<dyn ClipWork>, StageError> {
     let number = |name: &str| match parameters.get(name) {
         ParameterValue::Absent => Ok(None),
         _ => parameters.number(name).map(Some),
@@ -226,7 +226,7 @@ fn checking(parameters: &Parameters) -> Result<Box<dyn Work>, StageError> {
         ParameterValue::Absent => Ok(None),
         _ => parameters.seconds(name).map(Some),
     };
-    Ok(Box::new(Check(check::Limits {
+    Ok(Box::new(Check(check::ClipLimits {
         min_duration: seconds("min_duration")?,
         max_duration: seconds("max_duration")?,
         min_peak: number("min_peak")?,
@@ -239,8 +239,8 @@ fn checking(parameters: &Parameters) -> Result<Box<dyn Work>, StageError> {
     })))
 }
 
-impl Work for Check {
-    fn apply(&self, decoded: Decoded, _: &Source) -> Result<Output, Reject> {
+impl ClipWork for Check {
+    fn apply(&self, decoded: DecodedClip, _: &ClipSource) -> Result<Output, Reject> {
         let report = check::check(&decoded.clip, decoded.correlation, &self.0);
         match report.failures.first() {
             None => Ok(measured(&report.measures)),

@@ -8,24 +8,24 @@ use stage_core::{Blob, Context, FileParts, Item, Reject, StageError};
 use super::block::Block;
 use super::codec::shielded;
 use super::container;
-use super::decode::Options;
-use super::fault::{Fault, Trouble};
+use super::decode::DecodeOptions;
+use super::fault::{Fault, ReadError};
 use super::input::Input;
 use super::note::Note;
-use super::part::Part;
-use super::sniff::{self, Format};
+use super::part::AudioFile;
+use super::sniff::{self, AudioContainer};
 use super::sound::Census;
 
 /// A recording from its start to its end.
 pub struct Stream<'a> {
-    pub format: Format,
+    pub format: AudioContainer,
     pub rate: u32,
     pub channels: u16,
     /// The frames read so far.
     pub frames: u64,
     input: Input<'a>,
-    options: Options,
-    part: Box<dyn Part + 'a>,
+    options: DecodeOptions,
+    part: Box<dyn AudioFile + 'a>,
     /// A block that was read to learn the shape.
     first: Option<Block>,
     files: u64,
@@ -35,11 +35,14 @@ pub struct Stream<'a> {
 }
 
 impl<'a> Stream<'a> {
-    pub fn open(parts: Arc<dyn FileParts>, options: &Options) -> Result<Stream<'a>, Trouble> {
+    pub fn open(
+        parts: Arc<dyn FileParts>,
+        options: &DecodeOptions,
+    ) -> Result<Stream<'a>, ReadError> {
         Stream::of(Input::file(parts), options)
     }
 
-    pub fn of(mut input: Input<'a>, options: &Options) -> Result<Stream<'a>, Trouble> {
+    pub fn of(mut input: Input<'a>, options: &DecodeOptions) -> Result<Stream<'a>, ReadError> {
         let format = sniff::sniff_at(&mut input, 0)?;
         let part =
             shielded(format, || container::open(&mut input, 0, format, options.allow_truncated))?;
@@ -68,7 +71,7 @@ impl<'a> Stream<'a> {
     }
 
     /// Reads up to the first samples, to learn their shape.
-    fn first_block(&mut self) -> Result<Option<(u32, u16)>, Trouble> {
+    fn first_block(&mut self) -> Result<Option<(u32, u16)>, ReadError> {
         while let Some(block) = self.next_block()? {
             if !block.samples.is_empty() {
                 let shape = (block.rate, block.channels);
@@ -80,7 +83,7 @@ impl<'a> Stream<'a> {
     }
 
     /// The next samples; None at the end of the recording.
-    pub fn read(&mut self) -> Result<Option<Block>, Trouble> {
+    pub fn read(&mut self) -> Result<Option<Block>, ReadError> {
         if self.is_finished {
             return Ok(None);
         }
@@ -103,7 +106,7 @@ impl<'a> Stream<'a> {
     }
 
     /// Appends the next samples as 16-bit integers. False at the end of the recording.
-    pub fn read_pcm(&mut self, samples: &mut Vec<i16>) -> Result<bool, Trouble> {
+    pub fn read_pcm(&mut self, samples: &mut Vec<i16>) -> Result<bool, ReadError> {
         let Some(block) = self.read()? else { return Ok(false) };
         samples.extend(block.samples.into_pcm().0);
         Ok(true)
@@ -114,7 +117,7 @@ impl<'a> Stream<'a> {
         std::mem::take(&mut self.notes)
     }
 
-    fn next_block(&mut self) -> Result<Option<Block>, Trouble> {
+    fn next_block(&mut self) -> Result<Option<Block>, ReadError> {
         loop {
             let (part, input) = (&mut self.part, &mut self.input);
             if let Some(block) = shielded(self.format, || part.read(input))? {
@@ -139,7 +142,7 @@ impl<'a> Stream<'a> {
     }
 
     /// Opens the file behind the one that ended. Bytes that are none are noted.
-    fn next_file(&mut self) -> Result<bool, Trouble> {
+    fn next_file(&mut self) -> Result<bool, ReadError> {
         self.notes.append(&mut self.part.notes());
         let at = sniff::behind_tags(&mut self.input, self.part.end())?;
         let size = self.input.size();
@@ -157,14 +160,14 @@ impl<'a> Stream<'a> {
                 self.files += 1;
                 Ok(true)
             }
-            Some(Err(Trouble::Fault(Fault::Unsupported { what })))
+            Some(Err(ReadError::Fault(Fault::Unsupported { what })))
                 if sniff::begins_file(&mut self.input, at)? =>
             {
                 let what = format!("several files or streams in a row, one of them {what}");
                 Err(Fault::Unsupported { what }.into())
             }
-            Some(Err(Trouble::Io(error))) => Err(Trouble::Io(error)),
-            Some(Err(Trouble::Fault(_))) | None => {
+            Some(Err(ReadError::Io(error))) => Err(ReadError::Io(error)),
+            Some(Err(ReadError::Fault(_))) | None => {
                 self.note_joined();
                 let bytes = size - at;
                 let frames = self.part.frame_bytes().map(|frame| bytes / frame.max(1));

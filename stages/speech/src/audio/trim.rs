@@ -13,7 +13,7 @@ const FRAME: usize = 256;
 
 /// The options for cutting.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Options {
+pub struct TrimOptions {
     /// The silence kept before and after the speech.
     pub keep_seconds: f64,
     /// The score, from 0 to 1, from which a frame counts as speech.
@@ -22,7 +22,7 @@ pub struct Options {
     pub min_speech_seconds: f64,
 }
 
-impl Default for Options {
+impl Default for TrimOptions {
     fn default() -> Self {
         Self { keep_seconds: 0.25, threshold: 0.5, min_speech_seconds: 0.05 }
     }
@@ -30,7 +30,7 @@ impl Default for Options {
 
 /// A clip that was trimmed.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Trimmed {
+pub struct TrimmedClip {
     pub clip: Clip,
     /// Frames cut at the start and at the end.
     pub before: usize,
@@ -38,14 +38,14 @@ pub struct Trimmed {
 }
 
 /// Trims `clip`; a clip without speech is a fault.
-pub fn trim(clip: Clip, options: &Options) -> Result<Trimmed, Fault> {
+pub fn trim(clip: Clip, options: &TrimOptions) -> Result<TrimmedClip, Fault> {
     let scores = scores(&clip)?;
     let speech = speech(&scores, options).ok_or(Fault::NoSpeech)?;
     let range = window(&clip, speech, options.keep_seconds);
     let (before, behind) = (range.start, clip.frames() - range.end);
     let mut clip = clip;
     clip.keep(range);
-    Ok(Trimmed { clip, before, behind })
+    Ok(TrimmedClip { clip, before, behind })
 }
 
 /// The frames of the clip to keep, around the detector's speech frames.
@@ -85,7 +85,7 @@ fn first_channel(clip: &Clip) -> Clip {
 }
 
 /// From the first speech frame to the end of the last one.
-fn speech(scores: &[f32], options: &Options) -> Option<Range<usize>> {
+fn speech(scores: &[f32], options: &TrimOptions) -> Option<Range<usize>> {
     let seconds = FRAME as f64 / f64::from(RATE);
     let shortest = (options.min_speech_seconds / seconds).ceil() as usize;
     let mut found: Option<Range<usize>> = None;
@@ -101,6 +101,6 @@ fn speech(scores: &[f32], options: &Options) -> Option<Range<usize>> {
     found
 }
 
-fn is_speech(score: f32, options: &Options) -> bool {
+fn is_speech(score: f32, options: &TrimOptions) -> bool {
     f64::from(score) >= options.threshold
 }

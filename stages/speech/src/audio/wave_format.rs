@@ -5,7 +5,7 @@ use super::note::Note;
 use super::pcm::{Encoding, Order};
 
 /// The contents of the `fmt ` chunk.
-pub struct Header {
+pub struct WaveFormat {
     pub order: Order,
     pub tag: u16,
     pub channels: u16,
@@ -19,7 +19,7 @@ pub struct Header {
 
 const TAG_EXTENSIBLE: u16 = 0xFFFE;
 
-impl Header {
+impl WaveFormat {
     /// Of the chunk at `offset`.
     pub fn parse(body: &[u8], order: Order, offset: u64) -> Result<Self, Fault> {
         if body.len() < 16 {

@@ -11,13 +11,13 @@ use super::run::{CommandError, output};
 use crate::corpus::path::{self, PathProblem};
 
 /// The reason why an output cannot be taken: a verdict on the item, or an error of the machine.
-pub enum Unfit {
+pub enum AnswerError {
     Reject(Reject),
     Error(CommandError),
 }
 
-fn reject(code: &str, reason: String) -> Unfit {
-    Unfit::Reject(Reject::new(code, reason))
+fn reject(code: &str, reason: String) -> AnswerError {
+    AnswerError::Reject(Reject::new(code, reason))
 }
 
 /// The declared outputs among these values. Files are in the folder `out` of the process's folder.
@@ -26,7 +26,7 @@ pub fn take(
     kinds: &BTreeMap<String, String>,
     folder: &Utf8Path,
     out: &Utf8Path,
-) -> Result<Vec<(String, NewValue)>, Unfit> {
+) -> Result<Vec<(String, NewValue)>, AnswerError> {
     if let Some(name) = fields.keys().find(|name| !kinds.contains_key(*name)) {
         let reason = format!("the program returned `{name}`, which is not in `outputs`");
         return Err(reject("unknown-output", reason));
@@ -48,7 +48,7 @@ fn one(
     value: &Json,
     folder: &Utf8Path,
     out: &Utf8Path,
-) -> Result<NewValue, Unfit> {
+) -> Result<NewValue, AnswerError> {
     match kind {
         NUMBER => match value.as_f64().filter(|number| number.is_finite()) {
             Some(number) => Ok(NewValue::Number(number)),
@@ -75,7 +75,7 @@ fn one(
                 Ok(bytes) => Ok(NewValue::bytes(kind, bytes)),
                 Err(error) => match error.reject_code() {
                     Some(code) => Err(reject(code, told(name, &error))),
-                    None => Err(Unfit::Error(error)),
+                    None => Err(AnswerError::Error(error)),
                 },
             }
         }

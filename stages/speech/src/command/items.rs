@@ -16,7 +16,7 @@ use stage_formats::mark::unmarked;
 const ID: &str = "id";
 
 /// The items that a command declares.
-pub struct Declared {
+pub struct ItemsDeclaration {
     pub form: Form,
     /// Relative to the folder of the outputs.
     pub path: Utf8PathBuf,
@@ -26,13 +26,13 @@ pub struct Declared {
 
 /// An item as the program has written it.
 #[derive(Debug, PartialEq)]
-pub struct Written {
+pub struct ItemLine {
     pub id: String,
     /// The fields, or the reason why the program rejects the item.
     pub fields: Result<Map<String, Json>, String>,
 }
 
-impl Declared {
+impl ItemsDeclaration {
     /// The folder with the files of the items, relative to the private folder.
     pub fn folder(&self) -> Utf8PathBuf {
         let out = Utf8Path::new(OUTPUTS).join(&self.path);
@@ -43,7 +43,7 @@ impl Declared {
     }
 
     /// All items, in the order in which they are written.
-    pub fn read(&self, folder: &Utf8Path, stderr: &str) -> Result<Vec<Written>, CommandError> {
+    pub fn read(&self, folder: &Utf8Path, stderr: &str) -> Result<Vec<ItemLine>, CommandError> {
         let path = Utf8Path::new(OUTPUTS).join(&self.path);
         let said = |problem| CommandError::NoItems { path: self.path.clone(), problem };
         match self.form {
@@ -67,7 +67,7 @@ impl Declared {
         }
     }
 
-    fn in_lines(&self, bytes: &[u8], above: &Utf8Path) -> Result<Vec<Written>, String> {
+    fn in_lines(&self, bytes: &[u8], above: &Utf8Path) -> Result<Vec<ItemLine>, String> {
         let mut written = Vec::new();
         let bytes = unmarked(bytes);
         for (number, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
@@ -90,7 +90,7 @@ impl Declared {
         bytes: &[u8],
         separator: u8,
         above: &Utf8Path,
-    ) -> Result<Vec<Written>, String> {
+    ) -> Result<Vec<ItemLine>, String> {
         let mut reader = csv::ReaderBuilder::new().delimiter(separator).from_reader(bytes);
         let columns = reader.headers().map_err(|error| error.to_string())?.clone();
         self.check_columns(&columns)?;
@@ -129,7 +129,7 @@ impl Declared {
     }
 
     /// Files that differ in their extension alone are one item.
-    fn in_folder(&self, found: &[Utf8PathBuf]) -> Vec<Written> {
+    fn in_folder(&self, found: &[Utf8PathBuf]) -> Vec<ItemLine> {
         let mut items: BTreeMap<String, Map<String, Json>> = BTreeMap::new();
         for file in found {
             let of_field = |(_, kind): &(&String, &String)| {
@@ -143,19 +143,19 @@ impl Declared {
             let id = file.as_str()[..file.as_str().len() - length].to_owned();
             items.entry(id).or_default().insert(name.clone(), json!({ "path": file.as_str() }));
         }
-        let written = |(id, fields)| Written { id, fields: Ok(fields) };
+        let written = |(id, fields)| ItemLine { id, fields: Ok(fields) };
         items.into_iter().map(written).collect()
     }
 
     /// An item of a line or a row.
-    fn item(&self, mut fields: Map<String, Json>, above: &Utf8Path) -> Result<Written, String> {
+    fn item(&self, mut fields: Map<String, Json>, above: &Utf8Path) -> Result<ItemLine, String> {
         let id = match fields.remove(ID) {
             Some(Json::String(id)) if !id.is_empty() => id,
             _ => return Err("the item has no text `id`".to_owned()),
         };
         match fields.remove(REJECT) {
             Some(Json::String(reason)) if !reason.is_empty() => {
-                return Ok(Written { id, fields: Err(reason) });
+                return Ok(ItemLine { id, fields: Err(reason) });
             }
             None | Some(Json::Null | Json::Bool(false) | Json::String(_)) => {}
             Some(other) => {
@@ -174,7 +174,7 @@ impl Declared {
                 *value = json!({ "path": inside.as_str() });
             }
         }
-        Ok(Written { id, fields: Ok(fields) })
+        Ok(ItemLine { id, fields: Ok(fields) })
     }
 }
 
@@ -183,14 +183,14 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn declared(path: &str, kinds: &[(&str, &str)]) -> Declared {
+    fn declared(path: &str, kinds: &[(&str, &str)]) -> ItemsDeclaration {
         let pair = |(name, kind): &(&str, &str)| ((*name).to_owned(), (*kind).to_owned());
         let kinds = kinds.iter().map(pair).collect();
-        Declared { form: Form::of(path).unwrap(), path: path.into(), kinds }
+        ItemsDeclaration { form: Form::of(path).unwrap(), path: path.into(), kinds }
     }
 
-    fn shown(written: &[Written]) -> Vec<String> {
-        let one = |item: &Written| match &item.fields {
+    fn shown(written: &[ItemLine]) -> Vec<String> {
+        let one = |item: &ItemLine| match &item.fields {
             Ok(fields) => {
                 let sorted: BTreeMap<&String, &Json> = fields.iter().collect();
                 format!("{} {}", item.id, serde_json::to_string(&sorted).unwrap())

@@ -12,15 +12,15 @@ use stage_core::{
     ParameterValue, Parameters, PortInput, PortOutput, Reject, Setup, StageError, Value,
 };
 
-use super::answers::{Unfit, of_output, take};
+use super::answers::{AnswerError, of_output, take};
 use super::artifact;
 use super::folder::files;
 use super::gathered::GatheredInputs;
-use super::items::{self, Written};
+use super::items::{self, ItemLine};
 use super::private::{INPUTS, OUTPUTS, Private, create, write};
 use super::room::Room;
-use super::run::{CommandError, Finished, output};
-use super::stage::{Declared, fatal};
+use super::run::{CommandError, ProgramOutput, output};
+use super::stage::{CommandDeclaration, fatal};
 use crate::corpus::path;
 
 /// The input port, its placeholder, and the output with items.
@@ -34,19 +34,19 @@ const LIST: &str = "items.jsonl";
 
 /// Runs the command once.
 struct Once {
-    declared: Declared,
+    declared: CommandDeclaration,
     /// The output that is a folder: its name and its path.
     folder: Option<(String, Utf8PathBuf)>,
-    items: Option<items::Declared>,
+    items: Option<items::ItemsDeclaration>,
     artifact: Option<Fields>,
 }
 
 /// The outputs of a finished program, as far as they are looked at while its disk is watched.
-struct Made {
+struct FolderOutputs {
     values: Vec<(String, NewValue)>,
     /// The files of the folder, relative to it.
     files: Vec<Utf8PathBuf>,
-    items: Vec<Written>,
+    items: Vec<ItemLine>,
 }
 
 pub(super) fn open(setup: Setup, context: &mut dyn Context) -> Result<Job, StageError> {
@@ -56,7 +56,7 @@ pub(super) fn open(setup: Setup, context: &mut dyn Context) -> Result<Job, Stage
     places.extend(folder.iter().map(|(name, _)| format!("out.{name}")));
     let places: Vec<&str> = places.iter().map(String::as_str).collect();
     Ok(Job::Gather(Box::new(Once {
-        declared: Declared::open(&setup, &places, context)?,
+        declared: CommandDeclaration::open(&setup, &places, context)?,
         folder,
         items: made_items(parameters)?,
         artifact: setup.artifacts.get(ARTIFACT).and_then(|all| all.first()).cloned(),
@@ -83,7 +83,7 @@ fn folder(parameters: &Parameters) -> Result<Option<(String, Utf8PathBuf)>, Stag
     Ok(None)
 }
 
-fn made_items(parameters: &Parameters) -> Result<Option<items::Declared>, StageError> {
+fn made_items(parameters: &Parameters) -> Result<Option<items::ItemsDeclaration>, StageError> {
     let Some(written) = parameters.if_set(ITEMS, Parameters::text)? else { return Ok(None) };
     let Some(form) = Form::of(written) else {
         return Err(StageError::failed(format!("`items` cannot be `{written}`")));
@@ -94,7 +94,7 @@ fn made_items(parameters: &Parameters) -> Result<Option<items::Declared>, StageE
     };
     let kinds = parameters.map("item_outputs")?.into_iter().map(kind);
     let kinds = kinds.collect::<Result<BTreeMap<_, _>, _>>()?;
-    Ok(Some(items::Declared { form, path: relative(ITEMS, written)?, kinds }))
+    Ok(Some(items::ItemsDeclaration { form, path: relative(ITEMS, written)?, kinds }))
 }
 
 impl GatherJob for Once {
@@ -183,7 +183,11 @@ impl Once {
         lines
     }
 
-    fn made(&self, folder: &Utf8Path, finished: Finished) -> Result<Made, CommandError> {
+    fn made(
+        &self,
+        folder: &Utf8Path,
+        finished: ProgramOutput,
+    ) -> Result<FolderOutputs, CommandError> {
         let items = match &self.items {
             Some(items) => items.read(folder, &finished.stderr)?,
             None => Vec::new(),
@@ -192,7 +196,7 @@ impl Once {
             Some((_, path)) => files(folder, &Utf8Path::new(OUTPUTS).join(path))?,
             None => Vec::new(),
         };
-        Ok(Made { values: self.declared.made(finished)?.values, files: found, items })
+        Ok(FolderOutputs { values: self.declared.made(finished)?.values, files: found, items })
     }
 
     /// The files of the folder become fields of the artifact. One is in memory at a time.
@@ -222,7 +226,7 @@ impl Once {
     /// The items of the program; those of `input` that cannot be used are set aside.
     fn made_items(
         &self,
-        written: Vec<Written>,
+        written: Vec<ItemLine>,
         items: &[Item],
         folder: &Utf8Path,
         context: &mut dyn Context,
@@ -231,7 +235,7 @@ impl Once {
         let places: HashMap<&str, usize> =
             items.iter().enumerate().map(|(place, item)| (&*item.id, place)).collect();
         let (mut made, mut rejects, mut ids) = (Vec::new(), Vec::new(), BTreeSet::new());
-        for Written { id, fields } in written {
+        for ItemLine { id, fields } in written {
             if !ids.insert(id.clone()) {
                 return Err(StageError::failed(format!(
                     "the command gave two items the id `{id}`"
@@ -263,7 +267,7 @@ impl Once {
 
 /// The values of an item, or the reason why it has none.
 fn one(
-    declared: &items::Declared,
+    declared: &items::ItemsDeclaration,
     fields: &Map<String, Json>,
     folder: &Utf8Path,
 ) -> Result<Result<Vec<(String, NewValue)>, Reject>, StageError> {
@@ -275,8 +279,8 @@ fn one(
     let kinds = declared.kinds.iter().map(as_file).collect();
     let mut values = match take(fields, &kinds, folder, &declared.folder()) {
         Ok(values) => values,
-        Err(Unfit::Reject(reject)) => return Ok(Err(reject)),
-        Err(Unfit::Error(error)) => return Err(fatal(error)),
+        Err(AnswerError::Reject(reject)) => return Ok(Err(reject)),
+        Err(AnswerError::Error(error)) => return Err(fatal(error)),
     };
     for (name, value) in &mut values {
         let is_text = declared.kinds.get(name).is_some_and(|kind| kind == TEXT);

@@ -27,14 +27,14 @@ const REMOVAL: Duration = Duration::from_secs(2);
 
 /// The last time at which a disk was seen in each state.
 #[derive(Default)]
-struct Seen {
+struct DiskHistory {
     full: Option<Instant>,
     nearly_full: Option<Instant>,
 }
 
 /// The states of the disks that programs use.
 #[derive(Default)]
-pub struct Disks(Mutex<HashMap<u64, Seen>>);
+pub struct Disks(Mutex<HashMap<u64, DiskHistory>>);
 
 impl Disks {
     /// The record of this process.
@@ -43,7 +43,7 @@ impl Disks {
         &SHARED
     }
 
-    fn seen(&self) -> MutexGuard<'_, HashMap<u64, Seen>> {
+    fn seen(&self) -> MutexGuard<'_, HashMap<u64, DiskHistory>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -20,13 +20,13 @@ use nix::sys::signal::Signal;
 use stage_programs::{self as programs, Program};
 
 use super::direct;
-use super::tail::{self, Tail};
-use super::template::{Line, SHELL};
+use super::tail::{self, OutputTail};
+use super::template::{CommandLine, SHELL};
 
 /// The program to run.
 #[derive(Debug, Clone)]
 pub struct CommandSpec<'a> {
-    pub line: Line,
+    pub line: CommandLine,
     /// The private folder, with the inputs in it.
     pub folder: &'a Utf8Path,
     /// The complete environment of the program.
@@ -45,7 +45,7 @@ const SAID: [&str; 2] = ["stdout.txt", "stderr.txt"];
 
 /// The results of a successful program.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finished {
+pub struct ProgramOutput {
     /// The outputs in the order in which they were declared.
     pub outputs: Vec<Bytes>,
     pub stdout: String,
@@ -192,30 +192,30 @@ const STREAM_PATIENCE: Duration = Duration::from_secs(2);
 pub fn run(
     spec: &CommandSpec<'_>,
     mut stopping: impl FnMut() -> bool,
-) -> Result<Finished, CommandError> {
+) -> Result<ProgramOutput, CommandError> {
     let copies = copies(spec)?;
     let mut program = start(spec).map_err(CommandError::Start)?;
     let mut streams = streams(&mut program, copies).map_err(CommandError::Start)?;
     let started = Instant::now();
     let outcome = loop {
-        let open = streams.iter().filter_map(Tail::open);
+        let open = streams.iter().filter_map(OutputTail::open);
         let has_ended = program.ends_or_says(open, LOOK).map_err(CommandError::Start)?;
         if has_ended {
-            break Outcome::Ended;
+            break ProcessEnd::Ended;
         }
-        streams.iter_mut().for_each(Tail::read);
+        streams.iter_mut().for_each(OutputTail::read);
         if stopping() {
-            break Outcome::Stopped;
+            break ProcessEnd::Stopped;
         }
         if let Some(timeout) = spec.timeout.filter(|timeout| started.elapsed() > *timeout) {
-            break Outcome::Late(timeout);
+            break ProcessEnd::Late(timeout);
         }
     };
     // Before the streams are read to their ends: remaining descendants of the program hold them open.
     let ended = program.end().map_err(CommandError::Start);
     tail::drain(&mut streams, STREAM_PATIENCE).map_err(CommandError::Start)?;
     let are_closed = streams.iter().all(|stream| stream.open().is_none());
-    let [stdout, stderr] = streams.map(Tail::text);
+    let [stdout, stderr] = streams.map(OutputTail::text);
     // Both folders have a new name each time, and a reason must not depend on it.
     let stderr = stderr.replace(spec.folder.as_str(), ".");
     let stderr = match spec.inputs {
@@ -223,15 +223,15 @@ pub fn run(
         None => stderr,
     };
     match outcome {
-        Outcome::Stopped => Err(CommandError::Stopped),
-        Outcome::Late(timeout) => {
+        ProcessEnd::Stopped => Err(CommandError::Stopped),
+        ProcessEnd::Late(timeout) => {
             Err(CommandError::Timeout { seconds: timeout.as_secs_f64(), end: End(stderr) })
         }
-        Outcome::Ended => {
+        ProcessEnd::Ended => {
             let ended = ended?;
             check_status(ended.status, &spec.line, &stderr)?;
             let is_over = are_closed && ended.is_group_gone;
-            Ok(Finished { outputs: outputs(spec, &stderr)?, stdout, stderr, is_over })
+            Ok(ProgramOutput { outputs: outputs(spec, &stderr)?, stdout, stderr, is_over })
         }
     }
 }
@@ -259,7 +259,7 @@ fn check_program(
     }
     // The shell itself may know it.
     let spec = CommandSpec {
-        line: Line::with("command -v \"$program\"", "program", program),
+        line: CommandLine::with("command -v \"$program\"", "program", program),
         folder,
         environment: environment.clone(),
         outputs: Vec::new(),
@@ -275,7 +275,7 @@ fn check_program(
     }
 }
 
-enum Outcome {
+enum ProcessEnd {
     Ended,
     Late(Duration),
     Stopped,
@@ -302,10 +302,13 @@ fn start_in(command: &mut Command, spec: &CommandSpec<'_>) -> io::Result<Program
     programs::start(command)
 }
 
-fn streams(program: &mut Program, [own, errors]: [Option<fs::File>; 2]) -> io::Result<[Tail; 2]> {
+fn streams(
+    program: &mut Program,
+    [own, errors]: [Option<fs::File>; 2],
+) -> io::Result<[OutputTail; 2]> {
     match program.pipes() {
         (_, Some(stdout), Some(stderr)) => {
-            Ok([Tail::new(stdout.into(), own)?, Tail::new(stderr.into(), errors)?])
+            Ok([OutputTail::new(stdout.into(), own)?, OutputTail::new(stderr.into(), errors)?])
         }
         _ => Err(io::ErrorKind::BrokenPipe.into()),
     }
@@ -326,7 +329,7 @@ fn copies(spec: &CommandSpec<'_>) -> Result<[Option<fs::File>; 2], CommandError>
 const NOT_EXECUTABLE: i32 = 126;
 const NOT_FOUND: i32 = 127;
 
-fn check_status(status: ExitStatus, line: &Line, stderr: &str) -> Result<(), CommandError> {
+fn check_status(status: ExitStatus, line: &CommandLine, stderr: &str) -> Result<(), CommandError> {
     let end = End(stderr.to_owned());
     if let Some(signal) = status.signal().or_else(|| signal_of(status.code()?)) {
         let name = Signal::try_from(signal).map_or("unknown", Signal::as_str).to_owned();

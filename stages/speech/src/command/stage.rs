@@ -21,8 +21,8 @@ use super::inputs::{lay_out, safe_name};
 use super::once;
 use super::private::{INPUTS, OUTPUTS, Private, create, write};
 use super::room::Room;
-use super::run::{CommandError, CommandSpec, Finished, check_programs, run};
-use super::template::{Line, Template, TemplateError};
+use super::run::{CommandError, CommandSpec, ProgramOutput, check_programs, run};
+use super::template::{CommandLine, Template, TemplateError};
 use crate::corpus::path;
 use crate::plain::{stage, unknown_choice};
 
@@ -31,7 +31,7 @@ pub fn stages() -> Vec<Arc<dyn Stage>> {
 }
 
 /// A command as the manifest describes it.
-pub(crate) struct Declared {
+pub(crate) struct CommandDeclaration {
     /// As it is written.
     line: String,
     template: Template,
@@ -49,7 +49,7 @@ pub(crate) struct Declared {
 /// The outputs of a command.
 pub(crate) struct CommandOutputs {
     pub(crate) values: Vec<(String, NewValue)>,
-    /// See [`Finished::is_over`].
+    /// See [`ProgramOutput::is_over`].
     pub(crate) is_over: bool,
 }
 
@@ -60,13 +60,13 @@ const LINE: &str = "line.sh";
 /// The time limit for a program to print its version.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(30);
 
-impl Declared {
+impl CommandDeclaration {
     /// `more` names placeholders that only this kind of command has.
     pub(super) fn open(
         setup: &Setup,
         more: &[&str],
         context: &mut dyn Context,
-    ) -> Result<Declared, StageError> {
+    ) -> Result<CommandDeclaration, StageError> {
         let parameters = &setup.parameters;
         let script = match setup.files.get(SCRIPT) {
             Some(blob) => Some(context.read(blob)?),
@@ -74,8 +74,8 @@ impl Declared {
         };
         let fields = parameters.texts("fields")?.into_iter().map(str::to_owned).collect();
         let (outputs, texts) = (outputs(parameters)?, texts(parameters)?);
-        let line = Declared::line(setup)?;
-        let declared = Declared { fields, outputs, texts, script, ..line };
+        let line = CommandDeclaration::line(setup)?;
+        let declared = CommandDeclaration { fields, outputs, texts, script, ..line };
         declared.checked(parameters, more, context)
     }
 
@@ -85,14 +85,14 @@ impl Declared {
         (output, file): (&str, &str),
         more: &[&str],
         context: &mut dyn Context,
-    ) -> Result<Declared, StageError> {
+    ) -> Result<CommandDeclaration, StageError> {
         let outputs = vec![(output.to_owned(), Utf8PathBuf::from(file))];
-        let declared = Declared { outputs, ..Declared::line(setup)? };
+        let declared = CommandDeclaration { outputs, ..CommandDeclaration::line(setup)? };
         declared.checked(&setup.parameters, more, context)
     }
 
-    fn line(setup: &Setup) -> Result<Declared, StageError> {
-        Ok(Declared {
+    fn line(setup: &Setup) -> Result<CommandDeclaration, StageError> {
+        Ok(CommandDeclaration {
             line: setup.parameters.text("command")?.to_owned(),
             template: Template::default(),
             fields: Vec::new(),
@@ -113,7 +113,7 @@ impl Declared {
         parameters: &Parameters,
         more: &[&str],
         context: &mut dyn Context,
-    ) -> Result<Declared, StageError> {
+    ) -> Result<CommandDeclaration, StageError> {
         let folder = Private::new(context)?;
         self.template = self.parsed(more, folder.path())?;
         check_programs(&self.line_at_base(), folder.path(), &self.environment).map_err(fatal)?;
@@ -156,7 +156,7 @@ impl Declared {
     ) -> Result<(), StageError> {
         let line = parameters.text("version_command")?;
         let spec = CommandSpec {
-            line: Line::plain(line),
+            line: CommandLine::plain(line),
             folder,
             environment: self.environment.clone(),
             outputs: Vec::new(),
@@ -224,7 +224,7 @@ impl Declared {
         places: &BTreeMap<String, String>,
         inputs: Option<&Utf8Path>,
         context: &mut dyn Context,
-    ) -> Result<Finished, CommandError> {
+    ) -> Result<ProgramOutput, CommandError> {
         let line = self.template.fill(places).map_err(CommandError::Line)?;
         let mut environment = self.environment.clone();
         environment.insert("TMPDIR".to_owned(), folder.as_str().to_owned());
@@ -246,7 +246,7 @@ impl Declared {
         run(&spec, || context.stopping())
     }
 
-    pub(super) fn made(&self, finished: Finished) -> Result<CommandOutputs, CommandError> {
+    pub(super) fn made(&self, finished: ProgramOutput) -> Result<CommandOutputs, CommandError> {
         let outputs = self.outputs.iter().zip(finished.outputs);
         let value = |((name, file), bytes): (&(String, Utf8PathBuf), Bytes)| {
             Ok((name.clone(), self.value(name, file, bytes)?))
@@ -362,8 +362,8 @@ fn unable(error: &CommandError) -> StageError {
 }
 
 /// Runs the command for each item.
-struct Each {
-    declared: Declared,
+struct ItemCommand {
+    declared: CommandDeclaration,
     rejects: bool,
 }
 
@@ -373,10 +373,13 @@ fn open_each(setup: Setup, context: &mut dyn Context) -> Result<Job, StageError>
         "fail" => false,
         other => return Err(unknown_choice("on_failure", other)),
     };
-    Ok(Job::Item(Box::new(Each { declared: Declared::open(&setup, &[], context)?, rejects })))
+    Ok(Job::Item(Box::new(ItemCommand {
+        declared: CommandDeclaration::open(&setup, &[], context)?,
+        rejects,
+    })))
 }
 
-impl EachItem for Each {
+impl EachItem for ItemCommand {
     fn one(
         &self,
         item: &Item,

@@ -14,7 +14,7 @@ pub const KEPT_BYTES: usize = 4096;
 /// The bytes of one read.
 const PIECE: usize = 16 << 10;
 
-pub struct Tail {
+pub struct OutputTail {
     /// None after its end.
     stream: Option<File>,
     /// A file for all of it.
@@ -22,10 +22,10 @@ pub struct Tail {
     kept: VecDeque<u8>,
 }
 
-impl Tail {
-    pub fn new(stream: OwnedFd, copy: Option<File>) -> io::Result<Tail> {
+impl OutputTail {
+    pub fn new(stream: OwnedFd, copy: Option<File>) -> io::Result<OutputTail> {
         fcntl(&stream, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-        Ok(Tail { stream: Some(stream.into()), copy, kept: VecDeque::new() })
+        Ok(OutputTail { stream: Some(stream.into()), copy, kept: VecDeque::new() })
     }
 
     /// The stream as long as there may be more.
@@ -62,15 +62,15 @@ impl Tail {
 
 /// Reads streams to their ends, but not for longer than this: a process that has left the group of
 /// its program may hold them open.
-pub fn drain(tails: &mut [Tail], patience: Duration) -> io::Result<()> {
+pub fn drain(tails: &mut [OutputTail], patience: Duration) -> io::Result<()> {
     let begin = Instant::now();
     loop {
-        tails.iter_mut().for_each(Tail::read);
+        tails.iter_mut().for_each(OutputTail::read);
         let left = patience.saturating_sub(begin.elapsed());
         if left.is_zero() || tails.iter().all(|tail| tail.stream.is_none()) {
             return Ok(());
         }
-        wait_to_read(tails.iter().filter_map(Tail::open), left)?;
+        wait_to_read(tails.iter().filter_map(OutputTail::open), left)?;
     }
 }
 
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn a_stream_that_stays_open_keeps_nobody_and_gives_what_it_said() {
         let (reader, mut writer) = io::pipe().unwrap();
-        let mut tails = [Tail::new(reader.into(), None).unwrap()];
+        let mut tails = [OutputTail::new(reader.into(), None).unwrap()];
         writer.write_all(&[b'x'; KEPT_BYTES]).unwrap();
         writer.write_all(b"last").unwrap();
         drain(&mut tails, Duration::from_millis(50)).unwrap();

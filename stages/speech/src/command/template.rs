@@ -41,15 +41,15 @@ pub const SHELL: &str = "/bin/sh";
 /// A line as it is written in the manifest.
 #[derive(Debug, Clone, Default)]
 pub struct Template {
-    parts: Vec<Part>,
+    parts: Vec<TemplatePart>,
     /// Its words, if a shell would only split it.
-    words: Option<Vec<Vec<Part>>>,
+    words: Option<Vec<Vec<TemplatePart>>>,
     /// The names of values and of their variables.
     variables: Vec<(String, String)>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum Part {
+enum TemplatePart {
     Text(String),
     Value {
         /// The place in the variables.
@@ -60,7 +60,7 @@ enum Part {
 
 /// A line with its values.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Line {
+pub struct CommandLine {
     /// The program for the shell.
     text: String,
     /// The variables in it, with their values.
@@ -78,7 +78,7 @@ impl Template {
         for piece in pieces(command).map_err(unclosed)? {
             let name = match piece {
                 Piece::Text(text) => {
-                    template.parts.push(Part::Text(text.to_owned()));
+                    template.parts.push(TemplatePart::Text(text.to_owned()));
                     continue;
                 }
                 Piece::Place(name) => name,
@@ -90,7 +90,7 @@ impl Template {
                 return Err(TemplateError::Misplaced { name: name.to_owned(), place });
             }
             let number = template.variable(name, command);
-            template.parts.push(Part::Value { number, writing });
+            template.parts.push(TemplatePart::Value { number, writing });
         }
         template.words = words(&template.parts);
         Ok(template)
@@ -114,7 +114,7 @@ impl Template {
     }
 
     /// The line with these values.
-    pub fn fill(&self, values: &BTreeMap<String, String>) -> Result<Line, TemplateError> {
+    pub fn fill(&self, values: &BTreeMap<String, String>) -> Result<CommandLine, TemplateError> {
         let value = |(name, variable): &(String, String)| {
             Ok((variable.clone(), value(name, values)?.to_owned()))
         };
@@ -123,8 +123,8 @@ impl Template {
         let mut text = String::new();
         for part in &self.parts {
             match part {
-                Part::Text(part) => text.push_str(part),
-                Part::Value { number, writing } => {
+                TemplatePart::Text(part) => text.push_str(part),
+                TemplatePart::Value { number, writing } => {
                     let (variable, value) = &variables[*number];
                     match writing {
                         Writing::Word => text.push_str(&format!("\"${{{variable}}}\"")),
@@ -138,15 +138,15 @@ impl Template {
                 }
             }
         }
-        let word = |parts: &Vec<Part>| -> String {
-            let part = |part: &Part| match part {
-                Part::Text(text) => text.clone(),
-                Part::Value { number, .. } => variables[*number].1.clone(),
+        let word = |parts: &Vec<TemplatePart>| -> String {
+            let part = |part: &TemplatePart| match part {
+                TemplatePart::Text(text) => text.clone(),
+                TemplatePart::Value { number, .. } => variables[*number].1.clone(),
             };
             parts.iter().map(part).collect()
         };
         let words = self.words.as_ref().map(|words| words.iter().map(word).collect());
-        Ok(Line { text, variables, words })
+        Ok(CommandLine { text, variables, words })
     }
 }
 
@@ -175,11 +175,11 @@ fn is_plain(text: &str) -> bool {
 }
 
 /// The words of a line in which quotes and blanks alone have a meaning; None for any other.
-fn words(parts: &[Part]) -> Option<Vec<Vec<Part>>> {
+fn words(parts: &[TemplatePart]) -> Option<Vec<Vec<TemplatePart>>> {
     let mut words = Vec::new();
-    let (mut word, mut quote): (Option<Vec<Part>>, Option<char>) = (None, None);
+    let (mut word, mut quote): (Option<Vec<TemplatePart>>, Option<char>) = (None, None);
     for part in parts {
-        let Part::Text(text) = part else {
+        let TemplatePart::Text(text) = part else {
             word.get_or_insert_default().push(part.clone());
             continue;
         };
@@ -198,12 +198,12 @@ fn words(parts: &[Part]) -> Option<Vec<Vec<Part>>> {
                     return None;
                 }
                 _ => match word.get_or_insert_default() {
-                    word if matches!(word.last(), Some(Part::Text(_))) => {
-                        if let Some(Part::Text(last)) = word.last_mut() {
+                    word if matches!(word.last(), Some(TemplatePart::Text(_))) => {
+                        if let Some(TemplatePart::Text(last)) = word.last_mut() {
                             last.push(letter);
                         }
                     }
-                    word => word.push(Part::Text(letter.into())),
+                    word => word.push(TemplatePart::Text(letter.into())),
                 },
             }
         }
@@ -212,18 +212,22 @@ fn words(parts: &[Part]) -> Option<Vec<Vec<Part>>> {
     quote.is_none().then_some(words)
 }
 
-impl Line {
+impl CommandLine {
     /// A line without placeholders, in which braces are plain.
-    pub fn plain(text: &str) -> Line {
-        let parts = [Part::Text(text.to_owned())];
-        let known = |words: Vec<Vec<Part>>| words.into_iter().map(known).collect();
-        Line { text: text.to_owned(), variables: Vec::new(), words: words(&parts).map(known) }
+    pub fn plain(text: &str) -> CommandLine {
+        let parts = [TemplatePart::Text(text.to_owned())];
+        let known = |words: Vec<Vec<TemplatePart>>| words.into_iter().map(known).collect();
+        CommandLine {
+            text: text.to_owned(),
+            variables: Vec::new(),
+            words: words(&parts).map(known),
+        }
     }
 
     /// A line that a value is assigned for.
-    pub fn with(text: &str, variable: &str, value: &str) -> Line {
+    pub fn with(text: &str, variable: &str, value: &str) -> CommandLine {
         let variables = vec![(variable.to_owned(), value.to_owned())];
-        Line { text: text.to_owned(), variables, words: None }
+        CommandLine { text: text.to_owned(), variables, words: None }
     }
 
     /// The words, if a shell would only split it.
@@ -267,10 +271,10 @@ impl Line {
     }
 }
 
-fn known(parts: Vec<Part>) -> String {
+fn known(parts: Vec<TemplatePart>) -> String {
     let text = |part| match part {
-        Part::Text(text) => text,
-        Part::Value { .. } => String::new(),
+        TemplatePart::Text(text) => text,
+        TemplatePart::Value { .. } => String::new(),
     };
     parts.into_iter().map(text).collect()
 }

@@ -7,7 +7,7 @@ use super::part::PartRule;
 
 /// The role of a column in a corpus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
+pub enum ColumnRole {
     Id,
     File,
     Text,
@@ -23,17 +23,19 @@ pub enum Role {
 /// One column of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Column {
-    Role(Role),
+    Role(ColumnRole),
     /// Kept as a field under this name.
     Field(String),
     /// Kept as a field under this name, and used for the part of the file.
-    Part(Role, String),
+    Part(ColumnRole, String),
     Skipped,
 }
 
-const ROLES: [Role; 4] = [Role::Id, Role::File, Role::Text, Role::Speaker];
+const ROLES: [ColumnRole; 4] =
+    [ColumnRole::Id, ColumnRole::File, ColumnRole::Text, ColumnRole::Speaker];
 /// The roles of clips that are parts of their files.
-pub const PART_ROLES: [Role; 4] = [Role::Start, Role::End, Role::Duration, Role::Channel];
+pub const PART_ROLES: [ColumnRole; 4] =
+    [ColumnRole::Start, ColumnRole::End, ColumnRole::Duration, ColumnRole::Channel];
 
 /// The end of a name whose times are in milliseconds.
 const MILLISECONDS: [&str; 3] = ["_ms", "[ms]", "(ms)"];
@@ -44,7 +46,7 @@ pub fn is_in_milliseconds(name: &str) -> bool {
     MILLISECONDS.iter().any(|end| name.ends_with(end))
 }
 
-impl Role {
+impl ColumnRole {
     pub fn name(self) -> &'static str {
         self.names()[0]
     }
@@ -52,8 +54,8 @@ impl Role {
     /// Names of the role, the plain one first: it wins if several columns could have the role.
     pub fn names(self) -> &'static [&'static str] {
         match self {
-            Role::Id => &["id", "utt_id", "utterance_id", "clip_id", "segment_id"],
-            Role::File => &[
+            ColumnRole::Id => &["id", "utt_id", "utterance_id", "clip_id", "segment_id"],
+            ColumnRole::File => &[
                 "file",
                 "audio",
                 "audio_file",
@@ -67,7 +69,7 @@ impl Role {
                 "wav_file",
                 "clip",
             ],
-            Role::Text => &[
+            ColumnRole::Text => &[
                 "text",
                 "sentence",
                 "transcript",
@@ -75,11 +77,13 @@ impl Role {
                 "normalized_text",
                 "normalised_text",
             ],
-            Role::Speaker => &["speaker", "speaker_name", "speaker_id", "client_id", "spk"],
-            Role::Start => &["start", "offset", "start_time", "begin", "start_sec", "start_ms"],
-            Role::End => &["end", "end_time", "stop", "end_sec", "end_ms"],
-            Role::Duration => &["duration", "dur", "duration_sec", "duration_ms"],
-            Role::Channel => &["channel", "channel_selector", "channel_id"],
+            ColumnRole::Speaker => &["speaker", "speaker_name", "speaker_id", "client_id", "spk"],
+            ColumnRole::Start => {
+                &["start", "offset", "start_time", "begin", "start_sec", "start_ms"]
+            }
+            ColumnRole::End => &["end", "end_time", "stop", "end_sec", "end_ms"],
+            ColumnRole::Duration => &["duration", "dur", "duration_sec", "duration_ms"],
+            ColumnRole::Channel => &["channel", "channel_selector", "channel_id"],
         }
     }
 
@@ -96,8 +100,8 @@ impl Role {
 
 /// Tests if a first row has column names rather than a clip: it names a file or id, and a text.
 pub fn is_header(cells: &[&str]) -> bool {
-    let has = |role: Role| cells.iter().any(|cell| role.fits(cell));
-    (has(Role::File) || has(Role::Id)) && has(Role::Text)
+    let has = |role: ColumnRole| cells.iter().any(|cell| role.fits(cell));
+    (has(ColumnRole::File) || has(ColumnRole::Id)) && has(ColumnRole::Text)
 }
 
 /// Maps names to columns. An empty name, `-` and `_` skip a column.
@@ -121,9 +125,9 @@ pub fn map(names: &[&str], parts: PartRule) -> Result<Vec<Column>, CorpusError> 
         };
     }
     let has = |role| columns.contains(&Column::Role(role));
-    if !has(Role::File) && !has(Role::Id) {
+    if !has(ColumnRole::File) && !has(ColumnRole::Id) {
         return Err(CorpusError::MissingRole {
-            role: Role::File.name(),
+            role: ColumnRole::File.name(),
             parameter: COLUMNS,
             columns: names.join(", "),
         });
@@ -136,7 +140,7 @@ pub(super) const COLUMNS: &str = "columns";
 
 /// The column of a role: the declared one, the one with the plain name, or the only one that fits.
 pub(super) fn find(
-    role: Role,
+    role: ColumnRole,
     names: &[&str],
     declared: Option<&str>,
     parameter: &'static str,

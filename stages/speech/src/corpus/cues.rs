@@ -146,12 +146,12 @@ fn one_line(text: &str) -> String {
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Transcript {
-    Object { segments: Vec<Segment> },
-    List(Vec<Segment>),
+    Object { segments: Vec<CueSegment> },
+    List(Vec<CueSegment>),
 }
 
 #[derive(Deserialize)]
-struct Segment {
+struct CueSegment {
     start: f64,
     end: f64,
     text: String,
@@ -165,7 +165,7 @@ fn json(bytes: &[u8]) -> Result<Vec<Cue>, CueProblem> {
     })?;
     let (Transcript::Object { segments } | Transcript::List(segments)) = transcript;
     let milliseconds = |seconds: f64| (seconds.max(0.0) * 1000.0).round() as u64;
-    let cue = |(at, segment): (usize, Segment)| {
+    let cue = |(at, segment): (usize, CueSegment)| {
         let (start, end) = (milliseconds(segment.start), milliseconds(segment.end));
         match end < start {
             true => Err(CueProblem::BackwardsSegment { number: at + 1 }),

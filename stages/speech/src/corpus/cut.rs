@@ -7,8 +7,8 @@ use stage_core::FileParts;
 use super::RowProblem;
 use super::part::Part;
 use crate::audio::clip::{Clip, Samples};
-use crate::audio::decode::Options;
-use crate::audio::fault::Trouble;
+use crate::audio::decode::DecodeOptions;
+use crate::audio::fault::ReadError;
 use crate::audio::stream::Stream;
 use crate::audio::wav;
 
@@ -19,7 +19,7 @@ const MAX_PART_SECONDS: u64 = 3600;
 
 /// The clip of a part.
 #[derive(Debug, PartialEq)]
-pub struct Cut {
+pub struct PartClip {
     pub seconds: f64,
     /// The part as WAV; None if it is the whole recording.
     pub bytes: Option<Vec<u8>>,
@@ -29,11 +29,11 @@ pub struct Cut {
 pub fn cut(
     recording: Arc<dyn FileParts>,
     parts: &[Part],
-    each: &mut dyn FnMut(usize, Result<Cut, RowProblem>),
-) -> Result<(), Trouble> {
-    let mut stream = Stream::open(recording, &Options::default())?;
+    each: &mut dyn FnMut(usize, Result<PartClip, RowProblem>),
+) -> Result<(), ReadError> {
+    let mut stream = Stream::open(recording, &DecodeOptions::default())?;
     let mut window =
-        Window { rate: stream.rate, channels: stream.channels, start: 0, held: vec![] };
+        SampleWindow { rate: stream.rate, channels: stream.channels, start: 0, held: vec![] };
     let mut open: Vec<Open> = Vec::new();
     for (at, part) in parts.iter().enumerate() {
         match Open::new(at, *part, &window) {
@@ -65,7 +65,7 @@ pub fn cut(
 }
 
 /// The samples of a recording that parts still need.
-struct Window {
+struct SampleWindow {
     rate: u32,
     channels: u16,
     /// The frame of the first sample.
@@ -73,7 +73,7 @@ struct Window {
     held: Vec<i16>,
 }
 
-impl Window {
+impl SampleWindow {
     fn drop_before(&mut self, frame: u64) {
         let frames = frame.saturating_sub(self.start);
         // Moving the rest is cheap if it is less than what goes.
@@ -110,7 +110,7 @@ struct Open {
 }
 
 impl Open {
-    fn new(at: usize, part: Part, window: &Window) -> Result<Open, RowProblem> {
+    fn new(at: usize, part: Part, window: &SampleWindow) -> Result<Open, RowProblem> {
         let Part { start, seconds, channel } = part;
         if let Some(channel) = channel.filter(|channel| *channel >= window.channels) {
             return Err(RowProblem::NoChannel { channel, found: window.channels });
@@ -130,7 +130,7 @@ impl Open {
     }
 
     /// The clip; `frames` is the length of the recording, if it has ended.
-    fn clip(&self, window: &Window, frames: Option<u64>) -> Result<Cut, RowProblem> {
+    fn clip(&self, window: &SampleWindow, frames: Option<u64>) -> Result<PartClip, RowProblem> {
         let rate = f64::from(window.rate.max(1));
         let end = match (self.end, frames) {
             (Some(end), Some(frames)) => {
@@ -145,14 +145,14 @@ impl Open {
         };
         let seconds = (end - self.start) as f64 / rate;
         if self.start == 0 && frames == Some(end) && self.channel.is_none() {
-            return Ok(Cut { seconds, bytes: None });
+            return Ok(PartClip { seconds, bytes: None });
         }
         let channels = if self.channel.is_some() { 1 } else { window.channels };
         let samples = window.samples(self.start, end, self.channel);
         let clip = Clip { rate: window.rate, channels, samples: Samples::Pcm(samples) };
         let (bytes, _) =
             wav::write(clip).map_err(|_| RowProblem::LongPart { most: MAX_PART_SECONDS })?;
-        Ok(Cut { seconds, bytes: Some(bytes) })
+        Ok(PartClip { seconds, bytes: Some(bytes) })
     }
 }
 

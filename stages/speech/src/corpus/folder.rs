@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 
 use super::path::{self, PathProblem};
 
-pub use speaker::{Speaker, UnclearSpeaker};
+pub use speaker::{SpeakerFolder, UnclearSpeaker};
 
 const TRANSCRIPT_EXTENSIONS: [&str; 2] = ["lab", "txt"];
 
 /// A clip with its transcript file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pair {
+pub struct ClipPair {
     /// Path of the audio without its extension, in NFC.
     pub id: String,
     pub audio: String,
@@ -53,14 +53,14 @@ impl FolderProblem {
 /// The contents of a listing: pairs in the order of their ids, and problems by id.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Listing {
-    pub pairs: Vec<Pair>,
+    pub pairs: Vec<ClipPair>,
     pub problems: Vec<(String, FolderProblem)>,
     /// Files that are neither audio nor transcript.
     pub other_files: usize,
 }
 
 #[derive(Default)]
-struct Clip {
+struct ClipFiles {
     audios: Vec<String>,
     transcripts: Vec<String>,
 }
@@ -68,7 +68,7 @@ struct Clip {
 /// Pairs the files of a listing by folder and stem, in any order of the listing.
 pub fn pair<'a>(paths: impl IntoIterator<Item = &'a str>) -> Listing {
     let mut listing = Listing::default();
-    let mut clips: BTreeMap<String, Clip> = BTreeMap::new();
+    let mut clips: BTreeMap<String, ClipFiles> = BTreeMap::new();
     for written in paths {
         let path = match path::relative(written) {
             Ok(path) => path,
@@ -95,8 +95,8 @@ pub fn pair<'a>(paths: impl IntoIterator<Item = &'a str>) -> Listing {
     listing
 }
 
-impl Clip {
-    fn verdict(mut self, id: &str) -> Result<Pair, FolderProblem> {
+impl ClipFiles {
+    fn verdict(mut self, id: &str) -> Result<ClipPair, FolderProblem> {
         self.audios.sort();
         self.transcripts.sort();
         match (self.audios.as_slice(), self.transcripts.as_slice()) {
@@ -106,9 +106,11 @@ impl Clip {
             (_, [first, second, ..]) => {
                 Err(FolderProblem::TwoTranscripts { first: first.clone(), second: second.clone() })
             }
-            ([audio], [transcript]) => {
-                Ok(Pair { id: id.to_owned(), audio: audio.clone(), transcript: transcript.clone() })
-            }
+            ([audio], [transcript]) => Ok(ClipPair {
+                id: id.to_owned(),
+                audio: audio.clone(),
+                transcript: transcript.clone(),
+            }),
             ([audio], []) => Err(FolderProblem::NoTranscript { audio: audio.clone() }),
             ([], transcripts) => Err(FolderProblem::NoAudio {
                 transcript: transcripts.first().cloned().unwrap_or_default(),

@@ -6,7 +6,7 @@ use cache::Digest;
 use camino::Utf8Path;
 use stage_core::{Blob, Fields, Item, Reject, StageError, Value as FieldValue};
 
-use super::{CorpusError, RowRecord, RowReject, Value, path};
+use super::{CorpusError, QuarantinedRow, RowRecord, Value, path};
 
 /// An error about a whole corpus file.
 pub(super) fn unreadable(file: &Utf8Path, error: &CorpusError) -> StageError {
@@ -18,7 +18,7 @@ pub(super) fn unreadable(file: &Utf8Path, error: &CorpusError) -> StageError {
 }
 
 /// A quarantined row, under a unique name.
-pub(super) fn rejected(file: &Utf8Path, reject: &RowReject) -> (String, Reject) {
+pub(super) fn rejected(file: &Utf8Path, reject: &QuarantinedRow) -> (String, Reject) {
     let id = reject.id.as_deref().map_or(String::new(), |id| format!(" `{id}`"));
     let reason = format!("row {}{id} (byte {}): {}", reject.row, reject.offset, reject.problem);
     (row_name(file, reject.row, reject.number), Reject::new(reject.problem.code(), reason))
@@ -35,9 +35,9 @@ pub(super) fn row_name(file: &Utf8Path, row: u64, number: u32) -> String {
 
 /// Strings that items share, each kept once.
 #[derive(Default)]
-pub(super) struct Words(Vec<Arc<str>>);
+pub(super) struct SharedStrings(Vec<Arc<str>>);
 
-impl Words {
+impl SharedStrings {
     fn get(&mut self, word: &str) -> Arc<str> {
         if let Some(known) = self.0.iter().find(|known| ***known == *word) {
             return known.clone();
@@ -58,19 +58,19 @@ impl Words {
 }
 
 /// The audio of a row.
-pub(super) struct Clip {
+pub(super) struct RowAudio {
     pub audio: Blob,
     /// The length of a part of a file.
     pub seconds: Option<f64>,
 }
 
-impl From<Blob> for Clip {
-    fn from(audio: Blob) -> Clip {
-        Clip { audio, seconds: None }
+impl From<Blob> for RowAudio {
+    fn from(audio: Blob) -> RowAudio {
+        RowAudio { audio, seconds: None }
     }
 }
 
-pub(super) fn item(words: &mut Words, record: RowRecord, clip: Clip) -> Item {
+pub(super) fn item(words: &mut SharedStrings, record: RowRecord, clip: RowAudio) -> Item {
     let mut fields = Fields::new();
     for (name, value) in record.fields {
         let value = match value {

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value as Json};
 
-use super::columns::{Column, PART_ROLES, Role, is_in_milliseconds};
+use super::columns::{Column, ColumnRole, PART_ROLES, is_in_milliseconds};
 use super::lhotse;
 use super::part::{PartRule, Times};
-use super::parts::Parts;
+use super::parts::RowParts;
 use super::text::{check_text, is_in_lines};
 use super::{CorpusError, MAX_ROW_BYTES, RowProblem, RowRecord, Rows, Value};
 use crate::object::Object;
@@ -17,7 +17,7 @@ use stage_formats::mark::unmarked;
 
 /// The keys of each role; an empty list means the usual names.
 #[derive(Debug, Clone, Default)]
-pub struct Options {
+pub struct JsonlOptions {
     pub file: Vec<String>,
     pub text: Vec<String>,
     pub speaker: Vec<String>,
@@ -43,10 +43,10 @@ const SPEAKER_NAMES: [&str; 5] =
 const ID_NAMES: [&str; 3] = ["id", "utt_id", "utterance_id"];
 
 /// Reads all lines; blank ones are skipped.
-pub fn read(bytes: &[u8], options: &Options) -> Result<Rows, CorpusError> {
+pub fn read(bytes: &[u8], options: &JsonlOptions) -> Result<Rows, CorpusError> {
     check_text(bytes)?;
     check_lines(bytes)?;
-    let names = Names::of(options);
+    let names = KeyNames::of(options);
     let mut rows = Rows::default();
     let mut offset = 0u64;
     for (index, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
@@ -96,14 +96,14 @@ fn check_lines(bytes: &[u8]) -> Result<(), CorpusError> {
 }
 
 /// A clip in a line.
-struct Clip {
+struct JsonlClip {
     line: Map<String, Json>,
     times: Times,
     /// Its id, if the line has several clips.
     id: Option<String>,
 }
 
-fn clips(line: &[u8], is_complete: bool, parts: PartRule) -> Result<Vec<Clip>, RowProblem> {
+fn clips(line: &[u8], is_complete: bool, parts: PartRule) -> Result<Vec<JsonlClip>, RowProblem> {
     if line.len() > MAX_ROW_BYTES {
         return Err(RowProblem::TooLong { bytes: line.len() as u64 });
     }
@@ -111,12 +111,14 @@ fn clips(line: &[u8], is_complete: bool, parts: PartRule) -> Result<Vec<Clip>, R
         .map_err(|error| RowProblem::NotUtf8 { at: error.valid_up_to() as u64 })?;
     let line = parse(line, is_complete)?;
     match parts {
-        PartRule::Off => Ok(vec![Clip { line, times: Times::default(), id: None }]),
+        PartRule::Off => Ok(vec![JsonlClip { line, times: Times::default(), id: None }]),
         PartRule::Cut if lhotse::is_lhotse(&line) => {
             let views = lhotse::views(line)?.into_iter();
-            Ok(views.map(|lhotse::View { line, times, id }| Clip { line, times, id }).collect())
+            Ok(views
+                .map(|lhotse::View { line, times, id }| JsonlClip { line, times, id })
+                .collect())
         }
-        PartRule::Cut => Ok(vec![Clip { times: times(&line)?, line, id: None }]),
+        PartRule::Cut => Ok(vec![JsonlClip { times: times(&line)?, line, id: None }]),
     }
 }
 
@@ -129,14 +131,14 @@ fn times(line: &Map<String, Json>) -> Result<Times, RowProblem> {
         };
         match role.names().iter().find_map(value) {
             None => {}
-            Some((key, Json::Array(list))) if role == Role::Channel && list.len() > 1 => {
+            Some((key, Json::Array(list))) if role == ColumnRole::Channel && list.len() > 1 => {
                 return Err(RowProblem::SeveralChannels { key });
             }
-            Some((_, Json::Array(list))) if role == Role::Channel => {
+            Some((_, Json::Array(list))) if role == ColumnRole::Channel => {
                 let only = list.first().and_then(Json::as_u64);
                 times.channel = only.and_then(|channel| u16::try_from(channel).ok());
             }
-            Some((key, Json::Number(number))) if role != Role::Channel => {
+            Some((key, Json::Number(number))) if role != ColumnRole::Channel => {
                 let scale = if is_in_milliseconds(key) { 0.001 } else { 1.0 };
                 times.set(role, key, number.as_f64().unwrap_or(f64::NAN) * scale)?;
             }
@@ -148,22 +150,22 @@ fn times(line: &Map<String, Json>) -> Result<Times, RowProblem> {
     Ok(times)
 }
 
-struct Names {
-    by_role: Vec<(Role, Vec<String>)>,
+struct KeyNames {
+    by_role: Vec<(ColumnRole, Vec<String>)>,
 }
 
-impl Names {
-    fn of(options: &Options) -> Names {
+impl KeyNames {
+    fn of(options: &JsonlOptions) -> KeyNames {
         let names = |own: &[String], usual: &[&str]| match own.is_empty() {
             true => usual.iter().map(|name| (*name).to_owned()).collect(),
             false => own.to_vec(),
         };
-        Names {
+        KeyNames {
             by_role: vec![
-                (Role::Id, names(&options.id, &ID_NAMES)),
-                (Role::File, names(&options.file, &FILE_NAMES)),
-                (Role::Text, names(&options.text, &TEXT_NAMES)),
-                (Role::Speaker, names(&options.speaker, &SPEAKER_NAMES)),
+                (ColumnRole::Id, names(&options.id, &ID_NAMES)),
+                (ColumnRole::File, names(&options.file, &FILE_NAMES)),
+                (ColumnRole::Text, names(&options.text, &TEXT_NAMES)),
+                (ColumnRole::Speaker, names(&options.speaker, &SPEAKER_NAMES)),
             ],
         }
     }
@@ -174,17 +176,17 @@ impl Names {
 }
 
 fn record(
-    Clip { line, times, id }: Clip,
-    names: &Names,
+    JsonlClip { line, times, id }: JsonlClip,
+    names: &KeyNames,
     folder: Option<&str>,
     (row, offset): (u64, u64),
 ) -> Result<RowRecord, RowProblem> {
     let json = Json::Object(line);
-    let mut parts = Parts { folder, times, ..Parts::default() };
+    let mut parts = RowParts { folder, times, ..RowParts::default() };
     for (role, candidates) in &names.by_role {
         let Some((key, value)) = candidates.iter().find_map(|key| Some((key, lookup(&json, key)?)))
         else {
-            if matches!(role, Role::Text | Role::File) {
+            if matches!(role, ColumnRole::Text | ColumnRole::File) {
                 return Err(RowProblem::MissingKey { expected: listed(candidates) });
             }
             continue;

@@ -9,7 +9,7 @@ use super::path::{self, AUDIO_EXTENSIONS};
 
 /// A file as it is named on the disk.
 #[derive(Debug, PartialEq)]
-pub enum Found<'a> {
+pub enum FileMatch<'a> {
     One(&'a str),
     /// Several names that differ in letter case or Unicode form.
     Several(&'a str, &'a str),
@@ -32,28 +32,30 @@ impl ListedFiles {
     }
 
     /// The file with this name, or the only file with a name that differs in case or Unicode form only.
-    pub fn find(&self, path: &str) -> Found<'_> {
+    pub fn find(&self, path: &str) -> FileMatch<'_> {
         let alike = self.by_name.get(&folded(path)).map(Vec::as_slice).unwrap_or_default();
         let composed: String = path.nfc().collect();
         if let Some(name) = alike.iter().find(|name| *name == path) {
-            return Found::One(name);
+            return FileMatch::One(name);
         }
         let is_same_case = |name: &&String| name.nfc().eq(composed.chars());
         let same_case: Vec<&String> = alike.iter().filter(is_same_case).collect();
         let chosen = if same_case.is_empty() { alike.iter().collect() } else { same_case };
         match chosen[..] {
-            [] => Found::None,
-            [name] => Found::One(name),
-            [first, second, ..] => Found::Several(first, second),
+            [] => FileMatch::None,
+            [name] => FileMatch::One(name),
+            [first, second, ..] => FileMatch::Several(first, second),
         }
     }
 
     /// The file of a path without an extension, with the first known extension that exists.
-    pub fn resolve(&self, path: &str) -> Found<'_> {
+    pub fn resolve(&self, path: &str) -> FileMatch<'_> {
         let candidates = AUDIO_EXTENSIONS.iter().map(|extension| format!("{path}.{extension}"));
         let mut found = candidates.map(|candidate| self.find(&candidate));
         match self.find(path) {
-            Found::None => found.find(|found| *found != Found::None).unwrap_or(Found::None),
+            FileMatch::None => {
+                found.find(|found| *found != FileMatch::None).unwrap_or(FileMatch::None)
+            }
             found => found,
         }
     }
@@ -61,7 +63,7 @@ impl ListedFiles {
     /// A file with the same name but another extension of audio.
     pub fn with_other_extension(&self, path: &str) -> Option<&str> {
         match self.resolve(path::without_audio_extension(path)) {
-            Found::One(name) => Some(name),
+            FileMatch::One(name) => Some(name),
             _ => None,
         }
     }
@@ -101,29 +103,29 @@ mod tests {
     #[test]
     fn names_that_differ_in_case_or_unicode_form_are_found() {
         let files = listed(&["a\u{308}iti.wav", "B.WAV", "sub/C.wav"]);
-        assert_eq!(files.find("\u{e4}iti.wav"), Found::One("a\u{308}iti.wav"));
-        assert_eq!(files.find("\u{c4}iti.wav"), Found::One("a\u{308}iti.wav"));
-        assert_eq!(files.find("b.wav"), Found::One("B.WAV"));
-        assert_eq!(files.find("Sub/c.WAV"), Found::One("sub/C.wav"));
-        assert_eq!(files.find("d.wav"), Found::None);
-        assert_eq!(files.resolve("b"), Found::One("B.WAV"));
+        assert_eq!(files.find("\u{e4}iti.wav"), FileMatch::One("a\u{308}iti.wav"));
+        assert_eq!(files.find("\u{c4}iti.wav"), FileMatch::One("a\u{308}iti.wav"));
+        assert_eq!(files.find("b.wav"), FileMatch::One("B.WAV"));
+        assert_eq!(files.find("Sub/c.WAV"), FileMatch::One("sub/C.wav"));
+        assert_eq!(files.find("d.wav"), FileMatch::None);
+        assert_eq!(files.resolve("b"), FileMatch::One("B.WAV"));
     }
 
     #[test]
     fn the_exact_name_wins_and_a_doubt_is_told() {
         let files = listed(&["a.wav", "A.wav", "a.WAV", "\u{e4}.wav", "a\u{308}.wav"]);
-        assert_eq!(files.find("a.wav"), Found::One("a.wav"));
-        assert!(matches!(files.find("A.WAV"), Found::Several(..)));
-        assert_eq!(files.find("a\u{308}.wav"), Found::One("a\u{308}.wav"));
-        assert!(matches!(files.find("\u{c4}.wav"), Found::Several(..)));
+        assert_eq!(files.find("a.wav"), FileMatch::One("a.wav"));
+        assert!(matches!(files.find("A.WAV"), FileMatch::Several(..)));
+        assert_eq!(files.find("a\u{308}.wav"), FileMatch::One("a\u{308}.wav"));
+        assert!(matches!(files.find("\u{c4}.wav"), FileMatch::Several(..)));
     }
 
     #[test]
     fn a_path_without_extension_is_looked_up_in_the_fixed_order() {
         let files = listed(&["x.mp3", "x.FLAC", "y"]);
-        assert_eq!(files.resolve("x"), Found::One("x.FLAC"));
-        assert_eq!(files.resolve("y"), Found::One("y"));
-        assert_eq!(files.resolve("z"), Found::None);
+        assert_eq!(files.resolve("x"), FileMatch::One("x.FLAC"));
+        assert_eq!(files.resolve("y"), FileMatch::One("y"));
+        assert_eq!(files.resolve("z"), FileMatch::None);
         assert_eq!(files.with_other_extension("x.wav"), Some("x.FLAC"));
     }
 }

@@ -3,12 +3,12 @@
 use camino::Utf8Path;
 use stage_core::StageError;
 
-use super::listed::{Found, ListedFiles};
+use super::listed::{FileMatch, ListedFiles};
 use super::path::PathProblem;
 use super::{RowProblem, RowRecord, Rows};
 
 /// The place of a table and of its audio.
-pub struct Place<'a> {
+pub struct TablePlace<'a> {
     pub table: &'a Utf8Path,
     pub audio: &'a Utf8Path,
     pub is_audio_set: bool,
@@ -54,16 +54,16 @@ fn common_folder(paths: &[String]) -> Option<String> {
 
 /// The error for a table if all of its files are missing and are found in another folder.
 pub fn elsewhere(
-    place: &Place<'_>,
+    place: &TablePlace<'_>,
     records: &[RowRecord],
     files: &ListedFiles,
 ) -> Option<StageError> {
-    let found = |path: &str| !matches!(files.resolve(path), Found::None);
+    let found = |path: &str| !matches!(files.resolve(path), FileMatch::None);
     // Files with other names count as found.
     if records.iter().any(|record| found(&record.file)) {
         return None;
     }
-    let Place { table, audio, is_audio_set } = *place;
+    let TablePlace { table, audio, is_audio_set } = *place;
     let record = records.first()?;
     let path = record.file.as_str();
     let full = audio.join(path);
@@ -115,13 +115,16 @@ mod tests {
     use crate::corpus::table;
 
     fn rows(text: &str) -> Rows {
-        table::read(text.as_bytes(), &table::Options::default()).unwrap()
+        table::read(text.as_bytes(), &table::TableOptions::default()).unwrap()
     }
 
     fn told(audio: &str, is_audio_set: bool, table: &str, listed: &[&str]) -> Option<String> {
         let files = ListedFiles::new(listed.iter().map(Utf8PathBuf::from).collect());
-        let place =
-            Place { table: Utf8Path::new("data/m.csv"), audio: Utf8Path::new(audio), is_audio_set };
+        let place = TablePlace {
+            table: Utf8Path::new("data/m.csv"),
+            audio: Utf8Path::new(audio),
+            is_audio_set,
+        };
         elsewhere(&place, &rows(table).records, &files).map(shown)
     }
 

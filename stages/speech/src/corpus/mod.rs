@@ -1,7 +1,7 @@
 //! Readers of corpora: tables, speaker folders, JSON lines and Parquet files become rows.
 //!
 //! The readers work on bytes or listings from the caller and touch no file. An unusable row is a
-//! [`RowReject`] with its position and the problem; only an error that makes the whole file
+//! [`QuarantinedRow`] with its position and the problem; only an error that makes the whole file
 //! meaningless is a [`CorpusError`].
 
 pub mod columns;
@@ -31,7 +31,7 @@ mod text;
 pub mod transcript;
 
 pub use error::{CorpusError, RowProblem};
-pub use record::{RowRecord, RowReject, Rows, Value};
+pub use record::{QuarantinedRow, RowRecord, Rows, Value};
 pub use stage::stages;
 
 /// The longest accepted row: a transcript of this size is an accident or an attack.

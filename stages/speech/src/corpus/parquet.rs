@@ -14,15 +14,15 @@ use parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
 use parquet::record::reader::TreeBuilder;
 use parquet::record::{Field, Row};
 
-use super::columns::{self, Column, Role};
-use super::parts::Parts;
+use super::columns::{self, Column, ColumnRole};
+use super::parts::RowParts;
 use super::{CorpusError, RowProblem, RowRecord, Rows, Value, path};
 
 pub use pages::Pages;
 
 /// The columns to read; None selects the most likely one.
 #[derive(Debug, Clone, Default)]
-pub struct Options {
+pub struct ParquetOptions {
     pub audio: Option<String>,
     pub text: Option<String>,
     pub speaker: Option<String>,
@@ -46,13 +46,13 @@ const BATCH_ROWS: usize = 16;
 /// offset of a row is the number of its row group, from 0.
 pub fn read<R: ChunkReader + 'static, E: From<CorpusError>>(
     file: R,
-    options: &Options,
+    options: &ParquetOptions,
     mut keep: impl FnMut(u64, Bytes) -> Result<(), E>,
 ) -> Result<Clips, E> {
     let reader = guarded(|| SerializedFileReader::new(file))
         .map_err(|message| CorpusError::NotParquet { message })?;
     check_codecs(&reader)?;
-    let layout = Layout::of(&reader, options)?;
+    let layout = ParquetLayout::of(&reader, options)?;
     let mut rows = Rows::default();
     let mut labels = Labels::default();
     let mut number = 0;
@@ -140,16 +140,16 @@ fn check_codecs<R: ChunkReader + 'static>(
 }
 
 /// The type of each top-level column.
-struct Layout {
+struct ParquetLayout {
     audio: usize,
     columns: Vec<Column>,
 }
 
-impl Layout {
+impl ParquetLayout {
     fn of<R: ChunkReader + 'static>(
         reader: &SerializedFileReader<R>,
-        options: &Options,
-    ) -> Result<Layout, CorpusError> {
+        options: &ParquetOptions,
+    ) -> Result<ParquetLayout, CorpusError> {
         let schema = reader.metadata().file_metadata().schema();
         let fields = schema.get_fields();
         let names: Vec<&str> = fields.iter().map(|field| field.name()).collect();
@@ -188,20 +188,20 @@ impl Layout {
             })
             .collect();
         let declared = [
-            (Role::Text, &options.text, "text_column"),
-            (Role::Speaker, &options.speaker, "speaker_column"),
-            (Role::Id, &options.id, "id_column"),
+            (ColumnRole::Text, &options.text, "text_column"),
+            (ColumnRole::Speaker, &options.speaker, "speaker_column"),
+            (ColumnRole::Id, &options.id, "id_column"),
         ];
         for (role, name, parameter) in declared {
             if let Some(index) = columns::find(role, &names, name.as_deref(), parameter)? {
                 columns[index] = Column::Role(role);
             }
         }
-        Ok(Layout { audio, columns })
+        Ok(ParquetLayout { audio, columns })
     }
 
     fn record(&self, row: Row, number: u64, group: u64) -> Result<(RowRecord, Bytes), RowProblem> {
-        let mut parts = Parts::default();
+        let mut parts = RowParts::default();
         let mut audio = None;
         for (index, (_, field)) in row.into_columns().into_iter().enumerate() {
             if index == self.audio {
@@ -251,7 +251,7 @@ fn file_label(label: &str) -> Result<String, RowProblem> {
     Ok(path::relative(label).or_else(|_| path::relative(last))?)
 }
 
-fn take(parts: &mut Parts, column: &Column, field: Field) -> Result<(), RowProblem> {
+fn take(parts: &mut RowParts, column: &Column, field: Field) -> Result<(), RowProblem> {
     let number = match field {
         Field::Null => return Ok(()),
         Field::Str(text) => return parts.take(text.trim(), column),

@@ -2,7 +2,7 @@
 //! and `end` give them.
 
 use super::RowProblem;
-use super::columns::{Role, is_in_milliseconds};
+use super::columns::{ColumnRole, is_in_milliseconds};
 
 /// The use of times and channels of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -38,34 +38,34 @@ const MAX_SECONDS: f64 = 2.7e6;
 
 impl Times {
     /// Takes a cell. An empty one is none, and a channel may be the name of a broadcaster.
-    pub fn take(&mut self, role: Role, name: &str, cell: &str) -> Result<(), RowProblem> {
+    pub fn take(&mut self, role: ColumnRole, name: &str, cell: &str) -> Result<(), RowProblem> {
         if cell.is_empty() {
             return Ok(());
         }
-        if role == Role::Channel {
+        if role == ColumnRole::Channel {
             self.channel = cell.parse().ok();
             return Ok(());
         }
         let scale = if is_in_milliseconds(name) { 0.001 } else { 1.0 };
         match (role, seconds(cell)) {
             // A duration alone is no part, so that it may have any form.
-            (Role::Duration, None) => Ok(()),
+            (ColumnRole::Duration, None) => Ok(()),
             (_, None) => Err(RowProblem::NotTime { column: name.to_owned(), found: shown(cell) }),
             (_, Some(value)) => self.set(role, name, value * scale),
         }
     }
 
-    pub fn set(&mut self, role: Role, name: &str, value: f64) -> Result<(), RowProblem> {
-        if !(0.0..=MAX_SECONDS).contains(&value) && role != Role::Duration {
+    pub fn set(&mut self, role: ColumnRole, name: &str, value: f64) -> Result<(), RowProblem> {
+        if !(0.0..=MAX_SECONDS).contains(&value) && role != ColumnRole::Duration {
             let found = value.to_string();
             return Err(RowProblem::NotTime { column: name.to_owned(), found });
         }
         match role {
-            Role::Start => self.start = Some(value),
-            Role::End => self.end = Some(value),
-            Role::Duration => self.duration = Some(value),
-            Role::Channel => self.channel = Some(value as u16),
-            Role::Id | Role::File | Role::Text | Role::Speaker => {}
+            ColumnRole::Start => self.start = Some(value),
+            ColumnRole::End => self.end = Some(value),
+            ColumnRole::Duration => self.duration = Some(value),
+            ColumnRole::Channel => self.channel = Some(value as u16),
+            ColumnRole::Id | ColumnRole::File | ColumnRole::Text | ColumnRole::Speaker => {}
         }
         Ok(())
     }
@@ -146,7 +146,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn times(cells: &[(Role, &str, &str)]) -> Result<Option<Part>, RowProblem> {
+    fn times(cells: &[(ColumnRole, &str, &str)]) -> Result<Option<Part>, RowProblem> {
         let mut times = Times::default();
         for (role, name, cell) in cells {
             times.take(*role, name, cell)?;
@@ -158,28 +158,28 @@ mod tests {
     fn a_start_with_an_end_or_a_duration_is_a_part() {
         let part = |start, seconds| Ok(Some(Part { start, seconds: Some(seconds), channel: None }));
         for cells in [
-            [(Role::Start, "start", "1.5"), (Role::End, "end", "2")],
-            [(Role::Start, "start", "1,5"), (Role::Duration, "duration", "0.5")],
-            [(Role::Start, "start_ms", "1500"), (Role::End, "end_ms", "2000")],
-            [(Role::Start, "start", "0:01.5"), (Role::End, "end", "0:00:02")],
+            [(ColumnRole::Start, "start", "1.5"), (ColumnRole::End, "end", "2")],
+            [(ColumnRole::Start, "start", "1,5"), (ColumnRole::Duration, "duration", "0.5")],
+            [(ColumnRole::Start, "start_ms", "1500"), (ColumnRole::End, "end_ms", "2000")],
+            [(ColumnRole::Start, "start", "0:01.5"), (ColumnRole::End, "end", "0:00:02")],
         ] {
             assert_eq!(times(&cells), part(1.5, 0.5), "{cells:?}");
         }
-        assert_eq!(times(&[(Role::End, "end", "2")]), part(0.0, 2.0));
-        assert_eq!(times(&[(Role::Duration, "duration", "2")]), Ok(None));
-        assert_eq!(times(&[(Role::Start, "start", "")]), Ok(None));
+        assert_eq!(times(&[(ColumnRole::End, "end", "2")]), part(0.0, 2.0));
+        assert_eq!(times(&[(ColumnRole::Duration, "duration", "2")]), Ok(None));
+        assert_eq!(times(&[(ColumnRole::Start, "start", "")]), Ok(None));
     }
 
     #[test]
     fn times_that_give_no_part_are_refused() {
         for cells in [
-            vec![(Role::Start, "start", "1")],
-            vec![(Role::Start, "start", "-1"), (Role::End, "end", "2")],
-            vec![(Role::Start, "start", "2"), (Role::End, "end", "2")],
-            vec![(Role::Start, "start", "1"), (Role::Duration, "duration", "0")],
-            vec![(Role::Start, "start", "soon"), (Role::End, "end", "2")],
-            vec![(Role::Start, "start", "1e300"), (Role::End, "end", "2")],
-            vec![(Role::Start, "start", "nan"), (Role::End, "end", "2")],
+            vec![(ColumnRole::Start, "start", "1")],
+            vec![(ColumnRole::Start, "start", "-1"), (ColumnRole::End, "end", "2")],
+            vec![(ColumnRole::Start, "start", "2"), (ColumnRole::End, "end", "2")],
+            vec![(ColumnRole::Start, "start", "1"), (ColumnRole::Duration, "duration", "0")],
+            vec![(ColumnRole::Start, "start", "soon"), (ColumnRole::End, "end", "2")],
+            vec![(ColumnRole::Start, "start", "1e300"), (ColumnRole::End, "end", "2")],
+            vec![(ColumnRole::Start, "start", "nan"), (ColumnRole::End, "end", "2")],
         ] {
             assert!(times(&cells).is_err(), "{cells:?}");
         }
@@ -194,8 +194,8 @@ mod tests {
 
     #[test]
     fn a_channel_alone_is_a_part_and_a_name_is_not() {
-        let part = times(&[(Role::Channel, "channel", "1")]).unwrap().unwrap();
+        let part = times(&[(ColumnRole::Channel, "channel", "1")]).unwrap().unwrap();
         assert_eq!((part.seconds, part.channel), (None, Some(1)));
-        assert_eq!(times(&[(Role::Channel, "channel", "yle")]), Ok(None));
+        assert_eq!(times(&[(ColumnRole::Channel, "channel", "yle")]), Ok(None));
     }
 }

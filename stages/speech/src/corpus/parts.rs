@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::columns::{Column, Role};
+use super::columns::{Column, ColumnRole};
 use super::part::Times;
 use super::path;
 use super::{RowProblem, RowRecord, Value};
 
 #[derive(Default)]
-pub(super) struct Parts<'a> {
+pub(super) struct RowParts<'a> {
     /// The absolute folder that paths may begin with.
     pub folder: Option<&'a str>,
     pub id: Option<String>,
@@ -19,7 +19,7 @@ pub(super) struct Parts<'a> {
     pub times: Times,
 }
 
-impl Parts<'_> {
+impl RowParts<'_> {
     pub(super) fn take(&mut self, cell: &str, column: &Column) -> Result<(), RowProblem> {
         match column {
             Column::Skipped => {}
@@ -32,30 +32,32 @@ impl Parts<'_> {
                 self.times.take(*role, name, cell)?;
                 self.fields.insert(name.clone(), Value::Text(cell.to_owned()));
             }
-            Column::Role(Role::Text) => {
-                check_text(Role::Text.name(), cell)?;
+            Column::Role(ColumnRole::Text) => {
+                check_text(ColumnRole::Text.name(), cell)?;
                 self.text = Some(cell.to_owned());
             }
-            Column::Role(Role::Speaker) => {
-                check_name(Role::Speaker.name(), cell)?;
+            Column::Role(ColumnRole::Speaker) => {
+                check_name(ColumnRole::Speaker.name(), cell)?;
                 self.speaker = (!cell.is_empty()).then(|| cell.to_owned());
             }
-            Column::Role(Role::File) => self.file = Some(path::below(self.folder, cell)?),
-            Column::Role(Role::Id) => {
+            Column::Role(ColumnRole::File) => self.file = Some(path::below(self.folder, cell)?),
+            Column::Role(ColumnRole::Id) => {
                 if cell.is_empty() {
                     return Err(RowProblem::Empty { column: "id".to_owned() });
                 }
-                check_name(Role::Id.name(), cell)?;
+                check_name(ColumnRole::Id.name(), cell)?;
                 self.id = Some(cell.to_owned());
             }
-            Column::Role(Role::Start | Role::End | Role::Duration | Role::Channel) => {}
+            Column::Role(
+                ColumnRole::Start | ColumnRole::End | ColumnRole::Duration | ColumnRole::Channel,
+            ) => {}
         }
         Ok(())
     }
 
     pub(super) fn into_record(self, row: u64, offset: u64) -> Result<RowRecord, RowProblem> {
         if self.text.as_deref() == Some("") {
-            return Err(RowProblem::Empty { column: Role::Text.name().to_owned() });
+            return Err(RowProblem::Empty { column: ColumnRole::Text.name().to_owned() });
         }
         let file = match (self.file, &self.id) {
             (Some(file), _) => file,

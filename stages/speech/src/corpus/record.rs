@@ -38,7 +38,7 @@ pub struct RowRecord {
 
 /// One quarantined row.
 #[derive(Debug, Clone, PartialEq)]
-pub struct RowReject {
+pub struct QuarantinedRow {
     pub row: u64,
     pub offset: u64,
     /// The number of the clip in the row, from 1; 0 for the only one.
@@ -52,7 +52,7 @@ pub struct RowReject {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Rows {
     pub records: Vec<RowRecord>,
-    pub rejects: Vec<RowReject>,
+    pub rejects: Vec<QuarantinedRow>,
     /// The columns of the table have no names, and no evidence for their order.
     pub are_columns_assumed: bool,
 }
@@ -66,9 +66,9 @@ impl RowRecord {
             && self.part == other.part
     }
 
-    pub(super) fn reject(self, problem: RowProblem) -> RowReject {
+    pub(super) fn reject(self, problem: RowProblem) -> QuarantinedRow {
         let RowRecord { row, offset, number, id, .. } = self;
-        RowReject { row, offset, number, id: Some(id), problem }
+        QuarantinedRow { row, offset, number, id: Some(id), problem }
     }
 }
 
@@ -87,7 +87,7 @@ impl Rows {
         match result {
             Ok(record) => self.records.push(RowRecord { number, ..record }),
             Err(problem) => {
-                self.rejects.push(RowReject { row, offset, number, id: None, problem });
+                self.rejects.push(QuarantinedRow { row, offset, number, id: None, problem });
             }
         }
     }

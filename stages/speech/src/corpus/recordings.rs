@@ -19,13 +19,13 @@ const SOUND: [&str; 7] = ["wav", "flac", "mp3", "m4a", "ogg", "aiff", "aif"];
 pub fn open(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
     let parameters = &setup.parameters;
     let script = parameters.is_set("script").then(|| parameters.text("script").map(Into::into));
-    Ok(Job::Source(Box::new(Recordings {
+    Ok(Job::Source(Box::new(RecordingsFolder {
         folder: parameters.text("folder")?.into(),
         script: script.transpose()?,
     })))
 }
 
-struct Recordings {
+struct RecordingsFolder {
     folder: Utf8PathBuf,
     /// The text of all recordings that have none of their own.
     script: Option<Utf8PathBuf>,
@@ -33,7 +33,7 @@ struct Recordings {
 
 /// The files with one name.
 #[derive(Default)]
-struct Found {
+struct NamedFiles {
     sound: Vec<Utf8PathBuf>,
     /// Sound or videos in formats without a decoder here.
     undecoded: Vec<Utf8PathBuf>,
@@ -44,7 +44,7 @@ struct Found {
 
 /// The format of a text beside a recording.
 #[derive(Clone, Copy, PartialEq)]
-enum Text {
+enum TextFormat {
     Cues(CueFormat),
     Script,
 }
@@ -53,16 +53,16 @@ fn extension(path: &Utf8Path) -> String {
     path.extension().unwrap_or_default().to_ascii_lowercase()
 }
 
-fn text_format(path: &Utf8Path) -> Option<Text> {
+fn text_format(path: &Utf8Path) -> Option<TextFormat> {
     match extension(path).as_str() {
-        "srt" | "vtt" => Some(Text::Cues(CueFormat::Subtitles)),
-        "json" => Some(Text::Cues(CueFormat::Json)),
-        "txt" => Some(Text::Script),
+        "srt" | "vtt" => Some(TextFormat::Cues(CueFormat::Subtitles)),
+        "json" => Some(TextFormat::Cues(CueFormat::Json)),
+        "txt" => Some(TextFormat::Script),
         _ => None,
     }
 }
 
-impl SourceJob for Recordings {
+impl SourceJob for RecordingsFolder {
     fn scan(&mut self, world: &mut dyn World) -> Result<SourceOutput, StageError> {
         let listed = world.list(&self.folder)?;
         let mut output = SourceOutput::default();
@@ -100,14 +100,14 @@ impl SourceJob for Recordings {
     }
 }
 
-impl Recordings {
+impl RecordingsFolder {
     /// The files by their path without extension. The script of all recordings is none of them.
     fn by_name(
         &self,
         files: Vec<Utf8PathBuf>,
         folders: Vec<Utf8PathBuf>,
-    ) -> BTreeMap<String, Found> {
-        let mut all: BTreeMap<String, Found> = BTreeMap::new();
+    ) -> BTreeMap<String, NamedFiles> {
+        let mut all: BTreeMap<String, NamedFiles> = BTreeMap::new();
         let script = self.script.as_deref();
         for path in files.into_iter().filter(|path| script != Some(&self.folder.join(path))) {
             let name = path.with_extension("").to_string();
@@ -153,7 +153,7 @@ impl Recordings {
         };
         let unreadable = |reason: String| Reject::new("unreadable", format!("`{path}`: {reason}"));
         match text_format(path) {
-            Some(Text::Cues(format)) => match cues::read(&bytes, format) {
+            Some(TextFormat::Cues(format)) => match cues::read(&bytes, format) {
                 Ok(cues) => Ok(Ok(("cues", world.keep(JSON, to_json(&cues)?.into())?))),
                 Err(problem) => Ok(Err(unreadable(problem.to_string()))),
             },
@@ -180,7 +180,7 @@ fn script(bytes: &Bytes) -> Result<Bytes, String> {
     }
 }
 
-impl Found {
+impl NamedFiles {
     fn pair(mut self, name: &str) -> Result<(Utf8PathBuf, Option<Utf8PathBuf>), Reject> {
         let list = |paths: &[Utf8PathBuf]| {
             let names: Vec<String> = paths.iter().map(|path| format!("`{path}`")).collect();

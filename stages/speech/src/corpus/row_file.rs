@@ -7,9 +7,9 @@ use std::collections::HashMap;
 use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::{FileFact, Job, Parameters, Reject, SourceJob, SourceOutput, StageError, World};
 
-use super::items::{Clip, Words, item, rejected, row_name, unreadable};
-use super::listed::{Found, ListedFiles};
-use super::misplaced::{self, Place};
+use super::items::{RowAudio, SharedStrings, item, rejected, row_name, unreadable};
+use super::listed::{FileMatch, ListedFiles};
+use super::misplaced::{self, TablePlace};
 use super::{CorpusError, RowRecord, Rows, found_tokens, path, text};
 
 /// Reads rows from bytes; only the format distinguishes tables and JSON lines.
@@ -31,7 +31,7 @@ pub struct RowFile {
 }
 
 /// A row with its file.
-struct Row {
+struct FileRow {
     record: RowRecord,
     /// Below the audio folder, as it is named on the disk.
     path: String,
@@ -70,11 +70,11 @@ impl SourceJob for RowFile {
         }
         let rows = self.find_files(rows.records, world, &mut output)?;
         let mut clips = self.cut_parts(&rows, world)?;
-        let mut words = Words::default();
+        let mut words = SharedStrings::default();
         for (at, row) in rows.into_iter().enumerate() {
-            let clip = clips
-                .remove(&at)
-                .unwrap_or_else(|| Ok(Clip::from(words.recording(row.fact.digest, row.fact.size))));
+            let clip = clips.remove(&at).unwrap_or_else(|| {
+                Ok(RowAudio::from(words.recording(row.fact.digest, row.fact.size)))
+            });
             match clip {
                 Ok(clip) => output.items.push(item(&mut words, row.record, clip)),
                 Err(reject) => output.rejects.push((self.name(&row.record), reject)),
@@ -100,7 +100,7 @@ impl RowFile {
         records: Vec<RowRecord>,
         world: &mut dyn World,
         output: &mut SourceOutput,
-    ) -> Result<Vec<Row>, StageError> {
+    ) -> Result<Vec<FileRow>, StageError> {
         let written = |record: &RowRecord| {
             path::has_audio_extension(&record.file).then(|| record.file.clone())
         };
@@ -118,8 +118,11 @@ impl RowFile {
         let missing = || StageError::failed(format!("there is no folder `{folder}`"));
         let files = ListedFiles::new(listing.ok_or_else(missing)?.files);
         if !paths.iter().any(is_there) {
-            let place =
-                Place { table: &self.file, audio: &self.audio, is_audio_set: self.is_audio_set };
+            let place = TablePlace {
+                table: &self.file,
+                audio: &self.audio,
+                is_audio_set: self.is_audio_set,
+            };
             if let Some(error) = misplaced::elsewhere(&place, &records, &files) {
                 return Err(error);
             }
@@ -167,22 +170,22 @@ impl RowFile {
             false => files.resolve(path),
         };
         match found {
-            Found::One(name) => Ok(name.to_owned()),
-            Found::Several(first, second) => {
+            FileMatch::One(name) => Ok(name.to_owned()),
+            FileMatch::Several(first, second) => {
                 let reason = format!(
                     "{place}: `{path}` may be `{first}` or `{second}`, which differ in letter case or \
                      Unicode form only"
                 );
                 Err(Reject::new("unclear-file", reason))
             }
-            Found::None if path::has_audio_extension(path) => {
+            FileMatch::None if path::has_audio_extension(path) => {
                 let mut reason = format!("there is no file `{}`", self.audio.join(path));
                 if let Some(other) = files.with_other_extension(path) {
                     reason += &format!(", but `{}`", self.audio.join(other));
                 }
                 Err(Reject::new("missing-file", reason))
             }
-            Found::None => {
+            FileMatch::None => {
                 let reason = format!(
                     "{place}: `{path}` has no audio file with that name in `{}`",
                     self.audio
@@ -210,12 +213,12 @@ impl RowFile {
         paths: Vec<Option<String>>,
         facts: &HashMap<String, Result<FileFact, Reject>>,
         output: &mut SourceOutput,
-    ) -> Vec<Row> {
+    ) -> Vec<FileRow> {
         let mut rows = Vec::with_capacity(records.len());
         for (record, path) in records.into_iter().zip(paths) {
             let path = path.unwrap_or_else(|| record.file.clone());
             match facts.get(&path) {
-                Some(Ok(fact)) => rows.push(Row { record, path, fact: *fact }),
+                Some(Ok(fact)) => rows.push(FileRow { record, path, fact: *fact }),
                 Some(Err(reject)) => output.rejects.push((self.name(&record), reject.clone())),
                 None => {}
             }

@@ -13,7 +13,7 @@ use super::{MAX_ROW_BYTES, RowProblem, parts};
 use crate::plain::unknown_choice;
 use stage_formats::mark::unmarked;
 
-struct Sentences {
+struct SentenceSource {
     listed: Vec<String>,
     file: Option<Utf8PathBuf>,
     ids: Ids,
@@ -47,10 +47,10 @@ pub(super) fn open(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError>
     }
     let first = parameters.if_set("first", Parameters::integer)?;
     let first = first.map(|first| usize::try_from(first).unwrap_or_default());
-    Ok(Job::Source(Box::new(Sentences { listed, file, ids, first })))
+    Ok(Job::Source(Box::new(SentenceSource { listed, file, ids, first })))
 }
 
-impl SourceJob for Sentences {
+impl SourceJob for SentenceSource {
     fn scan(&mut self, world: &mut dyn World) -> Result<SourceOutput, StageError> {
         let mut found = Vec::new();
         for (at, text) in self.listed.iter().enumerate() {
@@ -88,7 +88,7 @@ fn check(bytes: &[u8]) -> Result<String, RowProblem> {
     }
 }
 
-impl Sentences {
+impl SentenceSource {
     fn items(&self, found: Vec<(String, Result<String, RowProblem>)>) -> SourceOutput {
         let mut output = SourceOutput::default();
         let mut places: BTreeMap<String, String> = BTreeMap::new();

@@ -10,11 +10,11 @@ use stage_core::{
     StageError, World,
 };
 
-use super::folder::{self, Pair, Speaker};
-use super::items::{Words, item, rejected, row_name, unreadable};
+use super::folder::{self, ClipPair, SpeakerFolder};
+use super::items::{SharedStrings, item, rejected, row_name, unreadable};
 use super::part::PartRule;
 use super::row_file::RowFile;
-use super::table::{Header, Quoting, Separator};
+use super::table::{HeaderRow, Quoting, Separator};
 use super::{
     CorpusError, RowRecord, corrections, found_tokens, jsonl, parquet, recordings, sentences,
     table, transcript,
@@ -35,7 +35,7 @@ pub fn stages() -> Vec<Arc<dyn Stage>> {
 
 fn open_table(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
     let parameters = &setup.parameters;
-    let options = table::Options {
+    let options = table::TableOptions {
         separator: match parameters.text("separator")? {
             "auto" => Separator::Auto,
             "bar" => Separator::Bar,
@@ -51,9 +51,9 @@ fn open_table(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
             other => return Err(unknown_choice("quoting", other)),
         },
         header: match parameters.text("header")? {
-            "auto" => Header::Auto,
-            "yes" => Header::Yes,
-            "no" => Header::No,
+            "auto" => HeaderRow::Auto,
+            "yes" => HeaderRow::Yes,
+            "no" => HeaderRow::No,
             other => return Err(unknown_choice("header", other)),
         },
         columns: texts(parameters, "columns")?,
@@ -66,7 +66,7 @@ fn open_table(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
 
 fn open_jsonl(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
     let parameters = &setup.parameters;
-    let options = jsonl::Options {
+    let options = jsonl::JsonlOptions {
         file: texts(parameters, "file_keys")?,
         text: texts(parameters, "text_keys")?,
         speaker: texts(parameters, "speaker_keys")?,
@@ -97,7 +97,7 @@ fn texts(parameters: &Parameters, name: &str) -> Result<Vec<String>, StageError>
 
 struct Folder {
     folder: Utf8PathBuf,
-    speaker: Speaker,
+    speaker: SpeakerFolder,
     tokens: Option<Utf8PathBuf>,
 }
 
@@ -105,7 +105,7 @@ fn open_folder(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
     let speaker = setup.parameters.text("speaker")?;
     Ok(Job::Source(Box::new(Folder {
         folder: setup.parameters.text("folder")?.into(),
-        speaker: Speaker::named(speaker).ok_or_else(|| unknown_choice("speaker", speaker))?,
+        speaker: SpeakerFolder::named(speaker).ok_or_else(|| unknown_choice("speaker", speaker))?,
         tokens: found_tokens::folder(&setup.parameters)?,
     })))
 }
@@ -125,7 +125,7 @@ impl SourceJob for Folder {
         let paths: Vec<Utf8PathBuf> =
             listing.pairs.iter().map(|pair| self.folder.join(&pair.audio)).collect();
         let facts = world.files(&paths)?;
-        let mut words = Words::default();
+        let mut words = SharedStrings::default();
         for (pair, fact) in listing.pairs.into_iter().zip(facts) {
             let bytes = world.read_one(&self.folder.join(&pair.transcript))?;
             let made = fact.and_then(|fact| {
@@ -150,8 +150,8 @@ impl SourceJob for Folder {
 }
 
 fn pair_item(
-    words: &mut Words,
-    pair: &Pair,
+    words: &mut SharedStrings,
+    pair: &ClipPair,
     text: String,
     speaker: Option<String>,
     audio: Blob,
@@ -168,7 +168,7 @@ fn pair_item(
 
 struct ParquetFiles {
     path: Utf8PathBuf,
-    options: parquet::Options,
+    options: parquet::ParquetOptions,
 }
 
 fn open_parquet(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
@@ -178,7 +178,7 @@ fn open_parquet(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
     };
     Ok(Job::Source(Box::new(ParquetFiles {
         path: parameters.text("path")?.into(),
-        options: parquet::Options {
+        options: parquet::ParquetOptions {
             audio: column("audio_column")?,
             text: column("text_column")?,
             speaker: column("speaker_column")?,
@@ -190,14 +190,14 @@ fn open_parquet(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
 
 /// An error that ends the reading of a Parquet file: of the file, or of the store that keeps its
 /// clips.
-enum Stopped {
+enum ParquetError {
     File(CorpusError),
     Store(StageError),
 }
 
-impl From<CorpusError> for Stopped {
-    fn from(error: CorpusError) -> Stopped {
-        Stopped::File(error)
+impl From<CorpusError> for ParquetError {
+    fn from(error: CorpusError) -> ParquetError {
+        ParquetError::File(error)
     }
 }
 
@@ -233,7 +233,7 @@ impl SourceJob for ParquetFiles {
     fn scan(&mut self, world: &mut dyn World) -> Result<SourceOutput, StageError> {
         let mut output = SourceOutput::default();
         let mut found: Vec<(String, Item)> = Vec::new();
-        let mut words = Words::default();
+        let mut words = SharedStrings::default();
         let files = self.files(world, &mut output)?;
         let only_one = files.len() == 1;
         let mut numbered = 0;
@@ -252,16 +252,17 @@ impl SourceJob for ParquetFiles {
                 true => file.file_stem().unwrap_or_default().to_owned(),
                 false => name.with_extension("").into_string(),
             };
-            let options = parquet::Options { name, ..self.options.clone() };
-            let found_here = parquet::read(pages, &options, |row, audio| -> Result<(), Stopped> {
-                let blob = world.keep(Blob::RECORDING, audio).map_err(Stopped::Store)?;
-                kept.insert(row, blob);
-                Ok(())
-            })
-            .map_err(|stopped| match stopped {
-                Stopped::File(error) => unreadable(&file, &error),
-                Stopped::Store(error) => error,
-            })?;
+            let options = parquet::ParquetOptions { name, ..self.options.clone() };
+            let found_here =
+                parquet::read(pages, &options, |row, audio| -> Result<(), ParquetError> {
+                    let blob = world.keep(Blob::RECORDING, audio).map_err(ParquetError::Store)?;
+                    kept.insert(row, blob);
+                    Ok(())
+                })
+                .map_err(|stopped| match stopped {
+                    ParquetError::File(error) => unreadable(&file, &error),
+                    ParquetError::Store(error) => error,
+                })?;
             let parquet::Clips { rows, numbered: without_path } = found_here;
             numbered += without_path;
             output.rejects.extend(rows.rejects.iter().map(|reject| rejected(&file, reject)));

@@ -10,16 +10,16 @@ use stage_formats::mark::unmarked;
 
 use super::columns::{self, Column};
 use super::part::PartRule;
-use super::parts::Parts;
+use super::parts::RowParts;
 use super::text::{check_text, is_in_lines};
 use super::{CorpusError, MAX_ROW_BYTES, RowProblem, RowRecord, Rows};
 
 /// The options for reading a table.
 #[derive(Debug, Clone, Default)]
-pub struct Options {
+pub struct TableOptions {
     pub separator: Separator,
     pub quoting: Quoting,
-    pub header: Header,
+    pub header: HeaderRow,
     /// Names of the columns, in order; determined from the first rows if empty.
     pub columns: Vec<String>,
     pub parts: PartRule,
@@ -50,7 +50,7 @@ pub enum Quoting {
 
 /// The meaning of the first row. Automatic: it has column names if it names a file and a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Header {
+pub enum HeaderRow {
     #[default]
     Auto,
     Yes,
@@ -61,7 +61,7 @@ pub enum Header {
 const SAMPLE_ROWS: usize = 1_000;
 
 /// Reads a whole table.
-pub fn read(bytes: &[u8], options: &Options) -> Result<Rows, CorpusError> {
+pub fn read(bytes: &[u8], options: &TableOptions) -> Result<Rows, CorpusError> {
     check_text(bytes)?;
     let start = bytes.len() - unmarked(bytes).len();
     check_lines(&bytes[start..])?;
@@ -71,17 +71,18 @@ pub fn read(bytes: &[u8], options: &Options) -> Result<Rows, CorpusError> {
         Quoting::On => true,
         Quoting::Off => false,
     };
-    let mut lines = Lines::new(bytes, start, separator, quoted);
-    let sample = lines.by_ref().take(SAMPLE_ROWS).collect::<Result<Vec<Line>, CorpusError>>()?;
-    let layout = Layout::decide(&sample, options)?;
+    let mut lines = TableRows::new(bytes, start, separator, quoted);
+    let sample =
+        lines.by_ref().take(SAMPLE_ROWS).collect::<Result<Vec<TableRow>, CorpusError>>()?;
+    let layout = TableLayout::decide(&sample, options)?;
     let mut rows = Rows { are_columns_assumed: layout.is_assumed, ..Rows::default() };
-    let mut take = |line: &Line| {
+    let mut take = |line: &TableRow| {
         let record = record(bytes, line, &layout.columns, options.folder.as_deref());
         rows.push(line.row, line.offset as u64, record);
     };
     sample.iter().skip(layout.header_rows).for_each(&mut take);
     // The memory of one row is reused for all rows.
-    let mut line = Line::default();
+    let mut line = TableRow::default();
     while lines.read(&mut line)? {
         take(&line);
     }
@@ -92,14 +93,14 @@ pub fn read(bytes: &[u8], options: &Options) -> Result<Rows, CorpusError> {
 
 /// One row: its position and its cells.
 #[derive(Default)]
-struct Line {
+struct TableRow {
     row: u64,
     offset: usize,
     end: usize,
     cells: csv::ByteRecord,
 }
 
-struct Layout {
+struct TableLayout {
     columns: Vec<Column>,
     header_rows: usize,
     /// The columns are in the documented order, without evidence for it.
@@ -140,7 +141,7 @@ fn separator_byte(bytes: &[u8], separator: Separator) -> Result<u8, CorpusError>
 }
 
 /// The rows of a table one by one, without blank lines.
-struct Lines<'a> {
+struct TableRows<'a> {
     bytes: &'a [u8],
     start: usize,
     separator: u8,
@@ -149,8 +150,8 @@ struct Lines<'a> {
     position: Position,
 }
 
-impl<'a> Lines<'a> {
-    fn new(bytes: &'a [u8], start: usize, separator: u8, quoted: bool) -> Lines<'a> {
+impl<'a> TableRows<'a> {
+    fn new(bytes: &'a [u8], start: usize, separator: u8, quoted: bool) -> TableRows<'a> {
         let reader = csv::ReaderBuilder::new()
             .has_headers(false)
             .flexible(true)
@@ -160,11 +161,11 @@ impl<'a> Lines<'a> {
             .terminator(csv::Terminator::Any(b'\n'))
             .from_reader(&bytes[start..]);
         let position = Position { offset: start, row: 1 };
-        Lines { bytes, start, separator, quoted, reader, position }
+        TableRows { bytes, start, separator, quoted, reader, position }
     }
 
     /// Reads the next row into an existing one. False at the end.
-    fn read(&mut self, line: &mut Line) -> Result<bool, CorpusError> {
+    fn read(&mut self, line: &mut TableRow) -> Result<bool, CorpusError> {
         // Reading bytes from memory, with rows of any width, cannot fail.
         while self.reader.read_byte_record(&mut line.cells).unwrap_or(false) {
             self.locate(line)?;
@@ -175,7 +176,7 @@ impl<'a> Lines<'a> {
         Ok(false)
     }
 
-    fn locate(&mut self, line: &mut Line) -> Result<(), CorpusError> {
+    fn locate(&mut self, line: &mut TableRow) -> Result<(), CorpusError> {
         self.position.skip_blank(self.bytes);
         let Position { offset, row } = self.position;
         let end = self.start + self.reader.position().byte() as usize;
@@ -189,11 +190,11 @@ impl<'a> Lines<'a> {
     }
 }
 
-impl Iterator for Lines<'_> {
-    type Item = Result<Line, CorpusError>;
+impl Iterator for TableRows<'_> {
+    type Item = Result<TableRow, CorpusError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let mut line = Line::default();
+        let mut line = TableRow::default();
         self.read(&mut line).map(|found| found.then_some(line)).transpose()
     }
 }
@@ -228,15 +229,15 @@ fn is_unclosed(row: &[u8], separator: u8) -> bool {
     quotes % 2 == 1 && opens_cell
 }
 
-impl Layout {
-    fn decide(lines: &[Line], options: &Options) -> Result<Layout, CorpusError> {
+impl TableLayout {
+    fn decide(lines: &[TableRow], options: &TableOptions) -> Result<TableLayout, CorpusError> {
         let first = lines.first().ok_or(CorpusError::EmptyTable)?;
         let cells: Vec<Cow<'_, str>> = first.text_cells();
         let cells: Vec<&str> = cells.iter().map(|cell| cell.trim()).collect();
         let has_header = match options.header {
-            Header::Yes => true,
-            Header::No => false,
-            Header::Auto => columns::is_header(&cells),
+            HeaderRow::Yes => true,
+            HeaderRow::No => false,
+            HeaderRow::Auto => columns::is_header(&cells),
         };
         let columns = if !options.columns.is_empty() {
             declared(&options.columns, cells.len(), options.parts)?
@@ -244,9 +245,9 @@ impl Layout {
             columns::map(&cells, options.parts)?
         } else {
             let guess = guessed(lines, cells.len())?;
-            return Ok(Layout { columns: guess.0, header_rows: 0, is_assumed: guess.1 });
+            return Ok(TableLayout { columns: guess.0, header_rows: 0, is_assumed: guess.1 });
         };
-        Ok(Layout { columns, header_rows: usize::from(has_header), is_assumed: false })
+        Ok(TableLayout { columns, header_rows: usize::from(has_header), is_assumed: false })
     }
 }
 
@@ -259,7 +260,7 @@ fn declared(names: &[String], width: usize, parts: PartRule) -> Result<Vec<Colum
 }
 
 /// The columns of a table without names; true if there is no evidence for them.
-fn guessed(lines: &[Line], width: usize) -> Result<(Vec<Column>, bool), CorpusError> {
+fn guessed(lines: &[TableRow], width: usize) -> Result<(Vec<Column>, bool), CorpusError> {
     let (names, is_assumed) = match width {
         2 => (vec!["file", "text"], false),
         3 => {
@@ -274,7 +275,7 @@ fn guessed(lines: &[Line], width: usize) -> Result<(Vec<Column>, bool), CorpusEr
     Ok((columns::map(&names, PartRule::Off)?, is_assumed))
 }
 
-impl Line {
+impl TableRow {
     fn text_cells(&self) -> Vec<Cow<'_, str>> {
         self.cells.iter().map(String::from_utf8_lossy).collect()
     }
@@ -282,7 +283,7 @@ impl Line {
 
 fn record(
     bytes: &[u8],
-    line: &Line,
+    line: &TableRow,
     columns: &[Column],
     folder: Option<&str>,
 ) -> Result<RowRecord, RowProblem> {
@@ -296,7 +297,7 @@ fn record(
     if line.cells.len() != columns.len() {
         return Err(RowProblem::WrongWidth { expected: columns.len(), found: line.cells.len() });
     }
-    let mut parts = Parts { folder, ..Parts::default() };
+    let mut parts = RowParts { folder, ..RowParts::default() };
     for (cell, column) in line.cells.iter().zip(columns) {
         // Cannot fail: the whole row is UTF-8, and cells are only cut at ASCII bytes.
         let cell = std::str::from_utf8(cell)

@@ -29,20 +29,20 @@ pub enum Test {
 
 /// The reason why an item is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Failure {
+pub enum DropReason {
     /// The item lacks the field, or it has another type than the test needs.
     Missing,
     Unmet,
 }
 
 impl Condition {
-    pub fn check(&self, item: &Item) -> Result<(), Failure> {
+    pub fn check(&self, item: &Item) -> Result<(), DropReason> {
         let value = match self.field.as_str() {
             "id" => Some(Value::Text(item.id.clone())),
             name => item.fields.get(name).cloned(),
         };
-        let is_met = self.test.is_met(value.as_ref()).ok_or(Failure::Missing)?;
-        if is_met { Ok(()) } else { Err(Failure::Unmet) }
+        let is_met = self.test.is_met(value.as_ref()).ok_or(DropReason::Missing)?;
+        if is_met { Ok(()) } else { Err(DropReason::Unmet) }
     }
 
     /// True if the condition looks for items without the field.
@@ -115,7 +115,7 @@ mod tests {
         Item::new("a/1", fields.into_iter().collect())
     }
 
-    fn check(field: &str, test: Test) -> Result<(), Failure> {
+    fn check(field: &str, test: Test) -> Result<(), DropReason> {
         Condition { field: field.to_owned(), test }.check(&item())
     }
 
@@ -126,9 +126,9 @@ mod tests {
     #[test]
     fn bounds_include_their_ends_and_read_numbers_in_texts() {
         assert_eq!(check("seconds", between(2.5, 3.0)), Ok(()));
-        assert_eq!(check("seconds", between(0.5, 2.4)), Err(Failure::Unmet));
+        assert_eq!(check("seconds", between(0.5, 2.4)), Err(DropReason::Unmet));
         assert_eq!(check("votes", between(3.0, 3.0)), Ok(()));
-        assert_eq!(check("text", between(0.0, 9.0)), Err(Failure::Missing));
+        assert_eq!(check("text", between(0.0, 9.0)), Err(DropReason::Missing));
     }
 
     #[test]
@@ -136,16 +136,16 @@ mod tests {
         let any =
             |texts: &[&str]| Test::AnyOf(texts.iter().map(|text| (*text).to_owned()).collect());
         assert_eq!(check("id", any(&["a/1"])), Ok(()));
-        assert_eq!(check("text", any(&["Hei"])), Err(Failure::Unmet));
+        assert_eq!(check("text", any(&["Hei"])), Err(DropReason::Unmet));
         assert_eq!(check("seconds", any(&["2.5"])), Ok(()));
-        assert_eq!(check("speaker", any(&["x"])), Err(Failure::Missing));
+        assert_eq!(check("speaker", any(&["x"])), Err(DropReason::Missing));
         assert_eq!(check("speaker", Test::NoneOf(vec!["x".to_owned()])), Ok(()));
-        assert_eq!(check("votes", Test::NoneOf(vec!["3".to_owned()])), Err(Failure::Unmet));
+        assert_eq!(check("votes", Test::NoneOf(vec!["3".to_owned()])), Err(DropReason::Unmet));
     }
 
     #[test]
     fn length_counts_characters() {
         assert_eq!(check("text", Test::Length { min: Some(8), max: Some(8) }), Ok(()));
-        assert_eq!(check("text", Test::Length { min: Some(9), max: None }), Err(Failure::Unmet));
+        assert_eq!(check("text", Test::Length { min: Some(9), max: None }), Err(DropReason::Unmet));
     }
 }

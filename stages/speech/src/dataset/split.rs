@@ -12,7 +12,7 @@ use super::hash;
 
 /// The options of a split.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct SplitOptions {
     /// The share of held-out items, from 0 to 1; met on average, not exactly.
     pub fraction: f64,
     /// Another salt gives another split.
@@ -32,30 +32,31 @@ pub struct Member<'a> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Side {
+pub enum SplitSide {
     Training,
     Validation,
 }
 
 /// The side of each member, in the order given.
-pub fn split(members: &[Member<'_>], options: &Options) -> Vec<Side> {
+pub fn split(members: &[Member<'_>], options: &SplitOptions) -> Vec<SplitSide> {
     let ranks: Vec<u64> = members.iter().map(|member| rank(member, options)).collect();
-    let mut sides: Vec<Side> = ranks.iter().map(|rank| side(*rank, options.fraction)).collect();
+    let mut sides: Vec<SplitSide> =
+        ranks.iter().map(|rank| side(*rank, options.fraction)).collect();
     if options.minimum_per_speaker > 0 {
         top_up(members, &ranks, options.minimum_per_speaker, &mut sides);
     }
     sides
 }
 
-fn rank(member: &Member<'_>, options: &Options) -> u64 {
+fn rank(member: &Member<'_>, options: &SplitOptions) -> u64 {
     match member.group {
         Some(group) => hash::stable("split group", &[&options.salt, group]),
         None => hash::stable("split item", &[&options.salt, member.id]),
     }
 }
 
-fn side(rank: u64, fraction: f64) -> Side {
-    if hash::position(rank) < fraction { Side::Validation } else { Side::Training }
+fn side(rank: u64, fraction: f64) -> SplitSide {
+    if hash::position(rank) < fraction { SplitSide::Validation } else { SplitSide::Training }
 }
 
 /// Items of one speaker that move together.
@@ -67,12 +68,12 @@ struct Unit {
     is_own: bool,
 }
 
-fn top_up(members: &[Member<'_>], ranks: &[u64], minimum: usize, sides: &mut [Side]) {
+fn top_up(members: &[Member<'_>], ranks: &[u64], minimum: usize, sides: &mut [SplitSide]) {
     for (_, mut units) in units_by_speaker(members, ranks) {
         units.sort_by(|one, other| (one.rank, &one.name).cmp(&(other.rank, &other.name)));
         let total: usize = units.iter().map(|unit| unit.items.len()).sum();
-        let is_held = |unit: &Unit, sides: &[Side]| {
-            unit.items.iter().filter(|item| sides[**item] == Side::Validation).count()
+        let is_held = |unit: &Unit, sides: &[SplitSide]| {
+            unit.items.iter().filter(|item| sides[**item] == SplitSide::Validation).count()
         };
         let mut held: usize = units.iter().map(|unit| is_held(unit, sides)).sum();
         for unit in units.iter().filter(|unit| unit.is_own) {
@@ -84,7 +85,7 @@ fn top_up(members: &[Member<'_>], ranks: &[u64], minimum: usize, sides: &mut [Si
                 continue;
             }
             for item in &unit.items {
-                sides[*item] = Side::Validation;
+                sides[*item] = SplitSide::Validation;
             }
             held += added;
         }
@@ -123,13 +124,13 @@ fn units_by_speaker(members: &[Member<'_>], ranks: &[u64]) -> BTreeMap<String, V
 }
 
 /// The leaks between the sides: texts (or groups) on both.
-pub fn leaks<'a>(keys_and_sides: impl IntoIterator<Item = (&'a str, Side)>) -> Vec<&'a str> {
+pub fn leaks<'a>(keys_and_sides: impl IntoIterator<Item = (&'a str, SplitSide)>) -> Vec<&'a str> {
     let mut seen: BTreeMap<&str, (bool, bool)> = BTreeMap::new();
     for (key, side) in keys_and_sides {
         let entry = seen.entry(key).or_default();
         match side {
-            Side::Training => entry.0 = true,
-            Side::Validation => entry.1 = true,
+            SplitSide::Training => entry.0 = true,
+            SplitSide::Validation => entry.1 = true,
         }
     }
     seen.into_iter()
@@ -146,17 +147,17 @@ mod tests {
 
     use super::*;
 
-    fn options(fraction: f64, minimum_per_speaker: usize) -> Options {
-        Options { fraction, salt: "salt".to_owned(), minimum_per_speaker }
+    fn options(fraction: f64, minimum_per_speaker: usize) -> SplitOptions {
+        SplitOptions { fraction, salt: "salt".to_owned(), minimum_per_speaker }
     }
 
     fn item(id: &str) -> Member<'_> {
         Member { id, group: None, speaker: None }
     }
 
-    fn held(members: &[Member<'_>], options: &Options) -> BTreeSet<String> {
+    fn held(members: &[Member<'_>], options: &SplitOptions) -> BTreeSet<String> {
         let sides = split(members, options);
-        let held = members.iter().zip(sides).filter(|(_, side)| *side == Side::Validation);
+        let held = members.iter().zip(sides).filter(|(_, side)| *side == SplitSide::Validation);
         held.map(|(member, _)| member.id.to_owned()).collect()
     }
 
@@ -184,7 +185,7 @@ mod tests {
         for (member, side) in members.iter().zip(&sides) {
             assert_eq!(of_group.entry(member.group).or_insert(side), &side);
         }
-        assert!(sides.iter().filter(|side| **side == Side::Validation).count() >= 150);
+        assert!(sides.iter().filter(|side| **side == SplitSide::Validation).count() >= 150);
     }
 
     #[test]
@@ -199,7 +200,11 @@ mod tests {
 
     #[test]
     fn what_stands_on_both_sides_is_reported() {
-        let pairs = [("x", Side::Training), ("y", Side::Validation), ("x", Side::Validation)];
+        let pairs = [
+            ("x", SplitSide::Training),
+            ("y", SplitSide::Validation),
+            ("x", SplitSide::Validation),
+        ];
         assert_eq!(leaks(pairs), ["x"]);
     }
 

@@ -12,10 +12,10 @@ use stage_core::{
 use stage_families::clips::{repeats, repeats_note};
 
 use super::corpus;
-use super::filter::{Condition, Failure, Test};
+use super::filter::{Condition, DropReason, Test};
 use super::merge::{self, Prefix};
 use super::pack;
-use super::split::{self, Member, Side};
+use super::split::{self, Member, SplitSide};
 use crate::plain::{stage, unknown_choice};
 
 pub fn stages() -> Vec<Arc<dyn Stage>> {
@@ -32,8 +32,8 @@ pub fn stages() -> Vec<Arc<dyn Stage>> {
 /// A note, and the number of items that have it.
 type Note = (String, u64);
 
-struct Split {
-    options: split::Options,
+struct DatasetSplit {
+    options: split::SplitOptions,
     group: Option<String>,
     keeps_repeats: bool,
 }
@@ -45,16 +45,16 @@ fn open_split(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
         true => Some(parameters.text("group")?.to_owned()),
         false => None,
     };
-    let options = split::Options {
+    let options = split::SplitOptions {
         fraction: parameters.number("fraction")?,
         salt: parameters.text("split_salt")?.to_owned(),
         minimum_per_speaker: usize::try_from(minimum).unwrap_or_default(),
     };
     let keeps_repeats = parameters.text("repeats")? == kinds::KEEP_REPEATS;
-    Ok(Job::Gather(Box::new(Split { options, group, keeps_repeats })))
+    Ok(Job::Gather(Box::new(DatasetSplit { options, group, keeps_repeats })))
 }
 
-impl GatherJob for Split {
+impl GatherJob for DatasetSplit {
     fn run(
         &mut self,
         input: GatherInput,
@@ -69,14 +69,14 @@ impl GatherJob for Split {
             let all = items.iter().zip(&sides).enumerate();
             all.filter(|(at, _)| !left_out.contains(at)).map(|(_, pair)| pair)
         };
-        let of = |wanted: Side| -> Vec<NewItem> {
+        let of = |wanted: SplitSide| -> Vec<NewItem> {
             let pairs = pairs().filter(|(_, side)| **side == wanted);
             pairs.map(|(item, _)| NewItem::kept(item)).collect()
         };
         let all = pairs().map(|(item, side)| {
             NewItem::kept(item).with("side", NewValue::Text(side_name(*side).to_owned()))
         });
-        let (training, validation) = (of(Side::Training), of(Side::Validation));
+        let (training, validation) = (of(SplitSide::Training), of(SplitSide::Validation));
         let mut notes = vec![
             ("training".to_owned(), training.len() as u64),
             ("validation".to_owned(), validation.len() as u64),
@@ -100,19 +100,20 @@ impl GatherJob for Split {
     }
 }
 
-impl Split {
+impl DatasetSplit {
     /// Reports the held-out clips with the sound of a training clip: those that are left out by
     /// name, and otherwise a note.
     fn repeats(
         &self,
         items: &[Item],
-        sides: &[Side],
+        sides: &[SplitSide],
         context: &mut dyn Context,
     ) -> Result<(BTreeSet<usize>, Option<Note>), StageError> {
         let sound = |item: &Item| item.fields.blob("audio").map(|audio| audio.digest);
         let pairs = items.iter().zip(sides);
-        let found =
-            repeats(pairs.map(|(item, side)| (&*item.id, sound(item), *side == Side::Validation)));
+        let found = repeats(
+            pairs.map(|(item, side)| (&*item.id, sound(item), *side == SplitSide::Validation)),
+        );
         let Some((first, original)) = found.first() else { return Ok(Default::default()) };
         if self.keeps_repeats {
             let note = repeats_note(&items[*first].id, original);
@@ -140,10 +141,10 @@ impl Split {
     }
 }
 
-fn side_name(side: Side) -> &'static str {
+fn side_name(side: SplitSide) -> &'static str {
     match side {
-        Side::Training => "training",
-        Side::Validation => "validation",
+        SplitSide::Training => "training",
+        SplitSide::Validation => "validation",
     }
 }
 
@@ -216,8 +217,9 @@ impl GatherJob for Filter {
                 None => kept.push(NewItem::kept(item)),
                 Some((condition, failure)) => {
                     let field = condition.field.as_str();
-                    *missing.entry(field).or_default() += usize::from(failure == Failure::Missing);
-                    match failure == Failure::Missing && !condition.is_for_missing() {
+                    *missing.entry(field).or_default() +=
+                        usize::from(failure == DropReason::Missing);
+                    match failure == DropReason::Missing && !condition.is_for_missing() {
                         true => untested.push((place, condition.untested())),
                         false => *unmet.entry(format!("left out by `{field}`")).or_default() += 1,
                     }

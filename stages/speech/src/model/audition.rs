@@ -18,13 +18,13 @@ pub fn stage() -> Arc<dyn Stage> {
     plain::stage(&kinds::AUDITION, open)
 }
 
-struct Audition;
+struct ModelAudition;
 
 fn open(_: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
-    Ok(Job::Gather(Box::new(Audition)))
+    Ok(Job::Gather(Box::new(ModelAudition)))
 }
 
-impl GatherJob for Audition {
+impl GatherJob for ModelAudition {
     fn run(&mut self, input: GatherInput, _: &mut dyn Context) -> Result<GatherOutput, StageError> {
         let sentences = input.items("input")?;
         let voices = voices(&input)?;
@@ -40,44 +40,44 @@ impl GatherJob for Audition {
 }
 
 /// A checkpoint or a model.
-struct Voice {
+struct AuditionVoice {
     name: String,
     /// `step` and `weights`.
     values: Vec<(&'static str, NewValue)>,
 }
 
-impl Voice {
-    fn of_checkpoint(item: &Item) -> Voice {
+impl AuditionVoice {
+    fn of_checkpoint(item: &Item) -> AuditionVoice {
         let kept = |name| Some((name, NewValue::Kept(item.fields.get(name)?.clone())));
         let values = [STEP, WEIGHTS].into_iter().filter_map(kept).collect();
-        Voice { name: item.id.to_string(), values }
+        AuditionVoice { name: item.id.to_string(), values }
     }
 
-    fn of_model(name: &str, step: f64, fields: &Fields) -> Result<Voice, StageError> {
+    fn of_model(name: &str, step: f64, fields: &Fields) -> Result<AuditionVoice, StageError> {
         let kept =
             |(name, value): (&Arc<str>, &Value)| (name.to_string(), NewValue::Kept(value.clone()));
         let item = checkpoint::item(0, None, fields.iter().map(kept).collect())?;
         let weights = item.values.into_iter().find(|(name, _)| name == WEIGHTS);
         let weights = weights.map(|(_, value)| (WEIGHTS, value));
         let values = [(STEP, NewValue::Number(step))].into_iter().chain(weights).collect();
-        Ok(Voice { name: name.to_owned(), values })
+        Ok(AuditionVoice { name: name.to_owned(), values })
     }
 }
 
 /// The base, the checkpoints, and the other models after them.
-fn voices(input: &GatherInput) -> Result<Vec<Voice>, StageError> {
-    let base = input.artifact(BASE).map(|fields| Voice::of_model(BASE, 0.0, fields));
-    let mut voices: Vec<Voice> = base.into_iter().collect::<Result<_, _>>()?;
+fn voices(input: &GatherInput) -> Result<Vec<AuditionVoice>, StageError> {
+    let base = input.artifact(BASE).map(|fields| AuditionVoice::of_model(BASE, 0.0, fields));
+    let mut voices: Vec<AuditionVoice> = base.into_iter().collect::<Result<_, _>>()?;
     let checkpoints: &[Item] = match input.ports.contains_key("checkpoints") {
         true => input.items("checkpoints")?,
         false => &[],
     };
-    voices.extend(checkpoints.iter().map(Voice::of_checkpoint));
+    voices.extend(checkpoints.iter().map(AuditionVoice::of_checkpoint));
     let steps = checkpoints.iter().filter_map(|item| item.fields.number(STEP));
     let last = steps.fold(0.0, f64::max);
     for (number, model) in input.ports.get("models").into_iter().flatten().enumerate() {
         let PortInput::Artifact { stage, fields } = model else { continue };
-        voices.push(Voice::of_model(stage, last + 1.0 + number as f64, fields)?);
+        voices.push(AuditionVoice::of_model(stage, last + 1.0 + number as f64, fields)?);
     }
     let again =
         (1..voices.len()).find(|at| voices[..*at].iter().any(|own| own.name == voices[*at].name));
@@ -90,12 +90,12 @@ fn voices(input: &GatherInput) -> Result<Vec<Voice>, StageError> {
     }
 }
 
-fn pairs(sentences: &[Item], voices: &[Voice]) -> Vec<NewItem> {
+fn pairs(sentences: &[Item], voices: &[AuditionVoice]) -> Vec<NewItem> {
     let each = |sentence| voices.iter().map(move |voice| pair(sentence, voice));
     sentences.iter().flat_map(each).collect()
 }
 
-fn pair(sentence: &Item, voice: &Voice) -> NewItem {
+fn pair(sentence: &Item, voice: &AuditionVoice) -> NewItem {
     let text = |text: &str| NewValue::Text(text.to_owned());
     let pair = NewItem::kept(sentence)
         .with("sentence", text(&sentence.id))
@@ -142,7 +142,8 @@ mod tests {
     fn each_sentence_meets_each_checkpoint_and_keeps_its_fields() {
         let text = |text: &str| [("text", Value::text(text))].into_iter().collect();
         let sentences = [Item::new("a", text("Yksi.")), Item::new("b", text("Kaksi."))];
-        let voices = [checkpoint(40), checkpoint(80)].map(|item| Voice::of_checkpoint(&item));
+        let voices =
+            [checkpoint(40), checkpoint(80)].map(|item| AuditionVoice::of_checkpoint(&item));
         let pairs = pairs(&sentences, &voices);
         let ids: Vec<&str> = pairs.iter().map(|pair| pair.id.as_str()).collect();
         assert_eq!(ids, ["a@step-40", "a@step-80", "b@step-40", "b@step-80"]);
@@ -168,7 +169,7 @@ mod tests {
             ("models", vec![model("first", "vits"), model("merged", "other")]),
         ]);
         let voices = voices(&input).unwrap();
-        let named = |voice: &Voice| match &voice.values[0].1 {
+        let named = |voice: &AuditionVoice| match &voice.values[0].1 {
             NewValue::Number(step) => (voice.name.clone(), *step),
             NewValue::Kept(Value::Number(step)) => (voice.name.clone(), *step),
             other => panic!("{other:?}"),

@@ -2,7 +2,7 @@
 
 use stage_core::{Context, Fields, NewValue, StageError};
 use stage_families::artifact::LICENSE;
-use stage_families::import::Files;
+use stage_families::import::AssetFiles;
 
 const FILE: &str = "README.md";
 const KIND: &str = "text/markdown";
@@ -17,7 +17,10 @@ pub fn of(model: &Fields) -> Option<(String, NewValue)> {
 }
 
 /// The licence in the header of a model card: lines of `key: value` between two lines of dashes.
-pub fn license(files: &Files<'_>, context: &mut dyn Context) -> Result<Option<String>, StageError> {
+pub fn license(
+    files: &AssetFiles<'_>,
+    context: &mut dyn Context,
+) -> Result<Option<String>, StageError> {
     let Some(bytes) = files.head(FILE, HEAD, context)? else { return Ok(None) };
     let text = String::from_utf8_lossy(&bytes);
     let mut lines = text.lines().map(str::trim_end);

@@ -30,7 +30,7 @@ pub fn stage() -> Arc<dyn Stage> {
     plain::stage(&kinds::EXPORT, open)
 }
 
-struct Export {
+struct ModelExport {
     /// None: the format that the original project reads.
     format: Option<Format>,
     /// None keeps the type of each tensor.
@@ -51,10 +51,10 @@ fn open(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
     };
     let dtype = super::dtype(&setup.parameters)?;
     let discriminator = setup.parameters.flag("discriminator")?;
-    Ok(Job::Gather(Box::new(Export { format, dtype, discriminator })))
+    Ok(Job::Gather(Box::new(ModelExport { format, dtype, discriminator })))
 }
 
-impl GatherJob for Export {
+impl GatherJob for ModelExport {
     fn run(
         &mut self,
         input: GatherInput,
@@ -69,7 +69,7 @@ impl GatherJob for Export {
         let (mut values, mut tensors) = (exporter.descriptions(model, context)?, 0);
         values.extend(card::of(model));
         for (name, recipes) in &files {
-            let place = Place { format, key: exporter.dictionary(name) };
+            let place = TensorTarget { format, key: exporter.dictionary(name) };
             let blob = self.weights(model, recipes, place, context)?;
             values.push(((*name).to_owned(), NewValue::blob(blob)));
             tensors += recipes.len() as u64;
@@ -101,13 +101,13 @@ fn judge(exporter: &dyn Exporter, model: &Fields) -> Result<Recipes, StageError>
     }
 }
 
-impl Export {
+impl ModelExport {
     /// A weight file.
     fn weights(
         &self,
         model: &Fields,
         recipes: &Recipes,
-        place: Place,
+        place: TensorTarget,
         context: &mut dyn Context,
     ) -> Result<Blob, StageError> {
         let infos = self.infos(model, recipes, context)?;
@@ -183,7 +183,7 @@ fn read(model: &Fields, name: &str, context: &mut dyn Context) -> Result<Tensor,
 
 /// The destination of tensors.
 #[derive(Clone, Copy)]
-struct Place {
+struct TensorTarget {
     format: Format,
     /// The key of their dictionary, if it is nested in another one.
     key: Option<&'static str>,
@@ -197,7 +197,7 @@ enum Writer {
 
 impl Writer {
     fn new(
-        place: Place,
+        place: TensorTarget,
         sink: FileSink,
         infos: BTreeMap<String, TensorInfo>,
     ) -> Result<Writer, FormatError> {

@@ -134,13 +134,13 @@ fn without_shards(files: &mut Vec<&str>) -> Result<(), StageError> {
 /// other files of weights, or several folders.
 fn newest<'a>(files: &[&'a str]) -> Option<&'a str> {
     let states = files.iter().filter(|path| !is_companion(path)).map(|path| state(path));
-    let states: Vec<State> = states.collect::<Option<_>>()?;
+    let states: Vec<TrainerState> = states.collect::<Option<_>>()?;
     let is_one = states.iter().all(|state| state.folder == states[0].folder);
     let newest = states.into_iter().filter(|_| is_one).max_by_key(|state| state.rank)?;
     Some(newest.path)
 }
 
-struct State<'a> {
+struct TrainerState<'a> {
     path: &'a str,
     folder: &'a str,
     /// The better kind first, then the later step; a file without a step is the last one.
@@ -152,7 +152,7 @@ pub fn is_state(path: &str) -> bool {
     state(path).is_some()
 }
 
-fn state(path: &str) -> Option<State<'_>> {
+fn state(path: &str) -> Option<TrainerState<'_>> {
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
     let (stem, _) = name.rsplit_once('.')?;
     importers().find_map(|importer| {
@@ -161,7 +161,7 @@ fn state(path: &str) -> Option<State<'_>> {
                 None if stem == *kind => u64::MAX,
                 step => step?.parse().ok()?,
             };
-            Some(State { path, folder, rank: (Reverse(at), step) })
+            Some(TrainerState { path, folder, rank: (Reverse(at), step) })
         })
     })
 }

@@ -12,7 +12,7 @@ use stage_core::{
     Context, GatherInput, GatherJob, GatherOutput, Job, NewValue, PortOutput, Setup, StageError,
 };
 use stage_families::onnx::{Sample, Target};
-use stage_formats::onnx::Stored;
+use stage_formats::onnx::WeightType;
 use stage_programs as programs;
 
 use super::arrived::arrived;
@@ -28,9 +28,9 @@ const NOT_THERE: i32 = 3;
 const PATIENCE: Duration = Duration::from_secs(300);
 const NOT_RUN: &str = "the graph was not run: `python3` has no onnxruntime";
 
-struct Export {
+struct GraphExport {
     target: Target,
-    stored: Stored,
+    stored: WeightType,
     environment: BTreeMap<String, String>,
 }
 
@@ -46,15 +46,19 @@ pub fn open(setup: &Setup) -> Result<Job, StageError> {
         },
     };
     let stored = match parameters.text("dtype")? {
-        "keep" | "f32" => Stored::F32,
-        "fp16" => Stored::F16,
-        "int8" => Stored::Int8,
+        "keep" | "f32" => WeightType::F32,
+        "fp16" => WeightType::F16,
+        "int8" => WeightType::Int8,
         other => return Err(unknown_choice("dtype", other)),
     };
-    Ok(Job::Gather(Box::new(Export { target, stored, environment: setup.environment.clone() })))
+    Ok(Job::Gather(Box::new(GraphExport {
+        target,
+        stored,
+        environment: setup.environment.clone(),
+    })))
 }
 
-impl GatherJob for Export {
+impl GatherJob for GraphExport {
     fn run(
         &mut self,
         input: GatherInput,
@@ -72,7 +76,7 @@ impl GatherJob for Export {
     }
 }
 
-impl Export {
+impl GraphExport {
     /// Runs the graph once, if there is a program for it. The note tells.
     fn try_out(
         &self,

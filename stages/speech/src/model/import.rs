@@ -11,7 +11,7 @@ use stage_core::{
     Setup, Stage, StageError, Value,
 };
 use stage_families::artifact::{self, LICENSE};
-use stage_families::import::{Files, Imported, Opened, Part, Request};
+use stage_families::import::{AssetFiles, ImportedModel, Part, Request, WeightSource};
 use stage_families::kinds::model as kinds;
 use stage_families::{Family, find};
 use stage_formats::shapes::listed;
@@ -69,7 +69,7 @@ impl GatherJob for Import {
             .ok_or_else(|| StageError::failed("no files arrived on port `asset`"))?;
         let path = weight_file(asset, self.file.as_deref(), self.family)?;
         let request = Request {
-            files: Files::new(asset, path),
+            files: AssetFiles::new(asset, path),
             config: self.config.clone(),
             discriminator: self.discriminator.clone(),
         };
@@ -82,7 +82,7 @@ impl GatherJob for Import {
             return Err(unknown_choice("family", family.name()));
         };
         let mut values = vec![(artifact::FAMILY.to_owned(), NewValue::Text(family.name().into()))];
-        let Imported { parts, values: described, notes: told } =
+        let ImportedModel { parts, values: described, notes: told } =
             importer.import(weights, &request, context)?;
         values.extend(described);
         let license = match &self.license {
@@ -147,7 +147,7 @@ impl Import {
         name: &str,
         context: &mut dyn Context,
     ) -> Result<Value, StageError> {
-        let Part { weights: Opened { digest, file, .. }, layout } = part;
+        let Part { weights: WeightSource { digest, file, .. }, layout } = part;
         let mut sink = HashSink::default();
         sink.digest("file", digest);
         sink.text("dtype", self.dtype.map_or("keep", Dtype::name));

@@ -14,8 +14,8 @@ use stage_core::{Context, Fields, ParameterValue, Parameters, Setup, StageError}
 
 use super::failures::of_machine;
 use super::inputs::ID;
-use super::messages::{Form, Hello, PROTOCOL, Reply, Request};
-use super::process::{Fault, Process, Start};
+use super::messages::{FunctionForm, Hello, PROTOCOL, Reply, Request};
+use super::process::{Process, ProcessFault, Start};
 use crate::command::private::{INPUTS, OUTPUTS, Private, create, write};
 use crate::command::room::Room;
 use crate::command::run::CommandError;
@@ -36,12 +36,12 @@ const FILES: &str = "files.";
 /// The time to import packages and to load a model, if there is a limit at all.
 const START: Duration = Duration::from_secs(900);
 
-pub struct Declared {
+pub struct FunctionDeclaration {
     python: String,
     environment: BTreeMap<String, String>,
     script: String,
     function: Option<String>,
-    form: Form,
+    form: FunctionForm,
     threads: i64,
     seed: i64,
     parameters: Json,
@@ -55,12 +55,12 @@ pub struct Declared {
     _folder: Private,
 }
 
-impl Declared {
+impl FunctionDeclaration {
     pub fn open(
         setup: &Setup,
-        form: Form,
+        form: FunctionForm,
         context: &mut dyn Context,
-    ) -> Result<Declared, StageError> {
+    ) -> Result<FunctionDeclaration, StageError> {
         let parameters = &setup.parameters;
         let folder = Private::new(context)?;
         let base = absolute(&setup.base)?;
@@ -76,7 +76,7 @@ impl Declared {
             None => Map::new(),
         };
         let text = |name: &str| parameters.if_set(name, Parameters::text);
-        Ok(Declared {
+        Ok(FunctionDeclaration {
             python: interpreter(text("python")?, Utf8Path::new(&base), setup)?,
             environment,
             script: folder.path().join(CODE).join(SCRIPT_FILE).into_string(),
@@ -124,7 +124,7 @@ impl Declared {
 
     /// True if the items come with their ids.
     pub fn reads_id(&self) -> bool {
-        self.form == Form::All || self.reads(ID)
+        self.form == FunctionForm::All || self.reads(ID)
     }
 
     fn stage_seed(&self) -> u32 {
@@ -168,17 +168,17 @@ impl Declared {
                 Err(of_machine(&room, &reason, &numbers).unwrap_or_else(|| unable(reason)))
             }
             Ok(_) => Err(unable("it did not begin with the message `ready`".to_owned())),
-            Err(Fault::Broken(why)) => Err(unable(why)),
-            Err(Fault::Stopped) => Err(StageError::Stopped),
-            Err(Fault::Io(error)) => Err(StageError::of_io(
+            Err(ProcessFault::Broken(why)) => Err(unable(why)),
+            Err(ProcessFault::Stopped) => Err(StageError::Stopped),
+            Err(ProcessFault::Io(error)) => Err(StageError::of_io(
                 format!("failed to talk to `{}`: {error}", self.python),
                 &error,
             )),
-            Err(Fault::Late { said }) => Err(unable(format!(
+            Err(ProcessFault::Late { said }) => Err(unable(format!(
                 "it is not ready after {} s{said}",
                 limit.unwrap_or(START).as_secs()
             ))),
-            Err(Fault::Ended(error)) => match room.judge::<()>(Err(error)) {
+            Err(ProcessFault::Ended(error)) => match room.judge::<()>(Err(error)) {
                 Err(error @ CommandError::Failed { .. }) => {
                     Err(unable(format!("it ended before it was ready: {}", error.in_short())))
                 }

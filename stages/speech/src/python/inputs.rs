@@ -3,8 +3,8 @@ use camino::{Utf8Path, Utf8PathBuf};
 use serde_json::{Map, Value as Json, json};
 use stage_core::{Blob, Context, Item, Reject, StageError, Value};
 
-use super::declared::Declared;
-use super::messages::{Line, Request};
+use super::declared::FunctionDeclaration;
+use super::messages::{ItemMessage, Request};
 use super::process::Process;
 use crate::command::artifact::value;
 use crate::command::inputs::lay_out_all;
@@ -23,14 +23,14 @@ pub fn out_of(number: usize) -> Utf8PathBuf {
 
 /// The items of a request by their position; those that lack a field are judged here.
 pub struct Inputs {
-    pub lines: Vec<(usize, Line)>,
+    pub lines: Vec<(usize, ItemMessage)>,
     pub rejects: Vec<(usize, Reject)>,
 }
 
 impl Inputs {
     /// Lays out the files of a batch.
     pub fn lay_out(
-        declared: &Declared,
+        declared: &FunctionDeclaration,
         items: &[Item],
         folder: &Utf8Path,
         context: &mut dyn Context,
@@ -41,7 +41,7 @@ impl Inputs {
 
     /// For items with these files, by item and then by field.
     pub fn new(
-        declared: &Declared,
+        declared: &FunctionDeclaration,
         items: &[Item],
         folder: &Utf8Path,
         files: &[(Utf8PathBuf, &Blob)],
@@ -52,7 +52,7 @@ impl Inputs {
             match fields(declared, item, &mut files) {
                 Ok(fields) => {
                     let out = folder.join(out_of(number));
-                    let line = Line {
+                    let line = ItemMessage {
                         id: number.to_string(),
                         name: declared.reads_id().then(|| item.id.to_string()),
                         seed: declared.seed_of(&item.id, &item.fields),
@@ -74,7 +74,7 @@ impl Inputs {
 
     /// Sends the items in messages of a moderate size.
     pub fn send(&self, process: &mut Process, request: u64, out: &str) {
-        let lines: Vec<Line> = self.lines.iter().map(|(_, line)| line.clone()).collect();
+        let lines: Vec<ItemMessage> = self.lines.iter().map(|(_, line)| line.clone()).collect();
         let (mut from, mut size) = (0, 0);
         for (at, line) in lines.iter().enumerate() {
             let texts = line.fields.values().map(|value| value.as_str().map_or(16, str::len));
@@ -90,7 +90,7 @@ impl Inputs {
 }
 
 fn fields<'a>(
-    declared: &Declared,
+    declared: &FunctionDeclaration,
     item: &Item,
     files: &mut impl Iterator<Item = &'a (Utf8PathBuf, &'a Blob)>,
 ) -> Result<Map<String, Json>, Reject> {

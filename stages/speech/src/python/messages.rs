@@ -17,7 +17,7 @@ pub enum Request<'a> {
     /// A part of the items of a request; the process begins with the last part.
     Batch {
         request: u64,
-        items: &'a [Line],
+        items: &'a [ItemMessage],
         more: bool,
         /// The folder for the outputs of a whole data set.
         out: &'a str,
@@ -34,7 +34,7 @@ pub struct Hello<'a> {
     pub protocols: &'a [u32],
     pub script: &'a str,
     pub function: Option<&'a str>,
-    pub form: Form,
+    pub form: FunctionForm,
     pub device: DeviceName,
     pub threads: i64,
     pub seed: u32,
@@ -46,14 +46,14 @@ pub struct Hello<'a> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Form {
+pub enum FunctionForm {
     Items,
     All,
 }
 
 /// An item.
 #[derive(Clone, Debug, Serialize)]
-pub struct Line {
+pub struct ItemMessage {
     /// Its name in the answer.
     pub id: String,
     /// Its id, if the stage reads it.
@@ -79,7 +79,7 @@ pub enum Reply {
     /// The program cannot start.
     Refused {
         reason: String,
-        /// See [`Answer::numbers`].
+        /// See [`ItemAnswer::numbers`].
         #[serde(default)]
         numbers: Vec<i32>,
     },
@@ -89,22 +89,22 @@ pub enum Reply {
     },
     Done {
         request: u64,
-        results: Vec<Answer>,
+        results: Vec<ItemAnswer>,
     },
     /// The outputs of a whole data set.
     Made {
         request: u64,
         fields: Map<String, Value>,
         #[serde(default)]
-        items: Vec<Kept>,
+        items: Vec<DatasetAnswer>,
     },
     Failed {
         request: u64,
         reason: String,
-        /// See [`Answer::memory`].
+        /// See [`ItemAnswer::memory`].
         #[serde(default)]
         memory: bool,
-        /// See [`Answer::numbers`].
+        /// See [`ItemAnswer::numbers`].
         #[serde(default)]
         numbers: Vec<i32>,
     },
@@ -116,7 +116,7 @@ fn yes() -> bool {
 
 /// The result for one item: exactly one of the three.
 #[derive(Debug, Deserialize)]
-pub struct Answer {
+pub struct ItemAnswer {
     pub id: String,
     pub fields: Option<Map<String, Value>>,
     pub reject: Option<String>,
@@ -131,7 +131,7 @@ pub struct Answer {
 
 /// An item that a function for a whole data set returns.
 #[derive(Debug, Deserialize)]
-pub struct Kept {
+pub struct DatasetAnswer {
     pub id: String,
     /// The item that it was; none for a new one.
     pub handle: Option<String>,

@@ -22,7 +22,7 @@ use stage_programs::{self as programs, Program};
 use super::messages::{LONGEST, Reply, Request};
 use crate::command::private::Private;
 use crate::command::run::{CommandError, End};
-use crate::command::tail::{self, Tail};
+use crate::command::tail::{self, OutputTail};
 
 /// The interval at which a busy process is checked for a request to stop and for its time limit.
 const LOOK: Duration = Duration::from_millis(20);
@@ -35,7 +35,7 @@ const PIECE: usize = 64 << 10;
 
 /// The reason why a process gave no answer. It is of no use any more.
 #[derive(Debug)]
-pub enum Fault {
+pub enum ProcessFault {
     Stopped,
     Late {
         said: End,
@@ -50,7 +50,7 @@ pub struct Process {
     program: Option<Program>,
     input: Option<File>,
     output: File,
-    errors: Option<Tail>,
+    errors: Option<OutputTail>,
     /// The bytes that it has not taken yet.
     outgoing: Vec<u8>,
     incoming: Vec<u8>,
@@ -98,7 +98,7 @@ impl Process {
             program: Some(program),
             input: Some(open(input.into()).map_err(failed)?),
             output: open(output.into()).map_err(failed)?,
-            errors: Some(Tail::new(errors.into(), copy).map_err(failed)?),
+            errors: Some(OutputTail::new(errors.into(), copy).map_err(failed)?),
             outgoing: Vec::new(),
             incoming: Vec::new(),
             seen: 0,
@@ -132,30 +132,32 @@ impl Process {
         request: u64,
         deadline: Option<Instant>,
         context: &mut dyn Context,
-    ) -> Result<Reply, Fault> {
+    ) -> Result<Reply, ProcessFault> {
         let mut given_up: Option<Instant> = None;
         loop {
             if let Some(line) = self.line() {
                 let text = String::from_utf8_lossy(&line[..line.len().min(80)]).into_owned();
                 return serde_json::from_slice(&line).map_err(|error| {
-                    Fault::Broken(format!("its answer `{text}` is invalid: {error}"))
+                    ProcessFault::Broken(format!("its answer `{text}` is invalid: {error}"))
                 });
             }
             if self.incoming.len() > LONGEST {
-                return Err(Fault::Broken(format!("it sent a line of more than {LONGEST} bytes")));
+                return Err(ProcessFault::Broken(format!(
+                    "it sent a line of more than {LONGEST} bytes"
+                )));
             }
-            if !self.pump().map_err(Fault::Io)? {
+            if !self.pump().map_err(ProcessFault::Io)? {
                 return Err(self.ended());
             }
             if deadline.is_some_and(|deadline| Instant::now() > deadline) {
-                return Err(Fault::Late { said: self.end().1 });
+                return Err(ProcessFault::Late { said: self.end().1 });
             }
             match given_up {
                 None if context.stopping() => {
                     self.send(&Request::Cancel { request });
                     given_up = Some(Instant::now());
                 }
-                Some(since) if since.elapsed() > GRACE => return Err(Fault::Stopped),
+                Some(since) if since.elapsed() > GRACE => return Err(ProcessFault::Stopped),
                 _ => {}
             }
         }
@@ -179,7 +181,7 @@ impl Process {
     fn pump(&mut self) -> io::Result<bool> {
         let quiet = {
             let mut files = vec![PollFd::new(self.output.as_fd(), PollFlags::POLLIN)];
-            let errors = self.errors.as_ref().and_then(Tail::open);
+            let errors = self.errors.as_ref().and_then(OutputTail::open);
             files.extend(errors.map(|end| PollFd::new(end, PollFlags::POLLIN)));
             if let Some(input) = self.input.as_ref().filter(|_| !self.outgoing.is_empty()) {
                 files.push(PollFd::new(input.as_fd(), PollFlags::POLLOUT));
@@ -192,7 +194,7 @@ impl Process {
             }
         };
         self.write()?;
-        self.errors.iter_mut().for_each(Tail::read);
+        self.errors.iter_mut().for_each(OutputTail::read);
         let is_open = self.read()?;
         // A descendant may hold the pipe open.
         let has_ended = || self.program.as_ref().is_none_or(|it| it.has_ended().unwrap_or(true));
@@ -234,11 +236,11 @@ impl Process {
     }
 
     /// The way in which it ended by itself, with its last words.
-    fn ended(&mut self) -> Fault {
+    fn ended(&mut self) -> ProcessFault {
         let (status, end) = self.end();
         match status {
-            Err(error) => Fault::Io(error),
-            Ok(status) => Fault::Ended(match status.signal() {
+            Err(error) => ProcessFault::Io(error),
+            Ok(status) => ProcessFault::Ended(match status.signal() {
                 Some(signal) => {
                     let name =
                         Signal::try_from(signal).map_or("unknown", Signal::as_str).to_owned();

@@ -16,13 +16,13 @@ use stage_core::{
     PortOutput, Reject, Setup, Stage, StageError,
 };
 
-use super::declared::Declared;
+use super::declared::FunctionDeclaration;
 use super::failures::of_machine;
 use super::inputs::{Inputs, out_of};
-use super::messages::{Answer, Form, Kept, Reply};
-use super::process::{Fault, Process};
+use super::messages::{DatasetAnswer, FunctionForm, ItemAnswer, Reply};
+use super::process::{Process, ProcessFault};
 use super::workers::Workers;
-use crate::command::answers::{Unfit, take};
+use crate::command::answers::{AnswerError, take};
 use crate::command::gathered::GatheredInputs;
 use crate::command::private::{INPUTS, OUTPUTS, create};
 use crate::command::room::Room;
@@ -43,7 +43,7 @@ const WHOLE: &str = "all";
 const LATE: usize = 3;
 
 /// A process with its folders, while it works on one request.
-struct Request<'a> {
+struct OpenRequest<'a> {
     process: &'a mut Process,
     /// The number of items in it.
     items: usize,
@@ -51,7 +51,7 @@ struct Request<'a> {
     limit: Option<Duration>,
 }
 
-impl Request<'_> {
+impl OpenRequest<'_> {
     /// Waits for the answer; reports of progress pass by.
     fn answer(
         &mut self,
@@ -74,14 +74,14 @@ impl Request<'_> {
         }
     }
 
-    fn error(&self, fault: Fault, room: &Room) -> StageError {
+    fn error(&self, fault: ProcessFault, room: &Room) -> StageError {
         match fault {
-            Fault::Stopped => StageError::Stopped,
-            Fault::Io(error) => {
+            ProcessFault::Stopped => StageError::Stopped,
+            ProcessFault::Io(error) => {
                 StageError::of_io(format!("failed to talk to the program: {error}"), &error)
             }
-            Fault::Broken(why) => self.broken(why),
-            Fault::Late { said } => {
+            ProcessFault::Broken(why) => self.broken(why),
+            ProcessFault::Late { said } => {
                 let seconds = self.limit.map_or(0.0, |limit| limit.as_secs_f64());
                 match self.items {
                     0 | 1 => StageError::TimedOut {
@@ -96,7 +96,7 @@ impl Request<'_> {
                     },
                 }
             }
-            Fault::Ended(error) => match room.judge::<()>(Err(error)) {
+            ProcessFault::Ended(error) => match room.judge::<()>(Err(error)) {
                 Err(error @ (CommandError::Failed { .. } | CommandError::Killed { .. })) => {
                     let message = error.to_string().replacen("the command", "the program", 1);
                     StageError::Died { message }
@@ -136,7 +136,7 @@ impl Request<'_> {
     }
 
     /// The time for a number of items, or for each of them if the process reports each.
-    fn limit(declared: &Declared, items: usize, process: &Process) -> Option<Duration> {
+    fn limit(declared: &FunctionDeclaration, items: usize, process: &Process) -> Option<Duration> {
         match process.works_in_batches {
             true => declared.timeout?.checked_mul(items.max(1) as u32),
             false => declared.timeout,
@@ -154,10 +154,10 @@ fn of_one(error: StageError, batch: usize) -> StageError {
 }
 
 /// Calls the function for each item.
-struct Each {
+struct ItemFunction {
     // Dropped first: the processes use the files of `declared`.
     workers: Workers,
-    declared: Declared,
+    declared: FunctionDeclaration,
     rejects: bool,
     /// The stage fails if its first items all exceed the time limit; not with `reject-all`.
     judges: bool,
@@ -175,13 +175,13 @@ fn open_each(setup: Setup, context: &mut dyn Context) -> Result<Job, StageError>
         "fail" => false,
         other => return Err(unknown_choice("on_failure", other)),
     };
-    let declared = Declared::open(&setup, Form::Items, context)?;
+    let declared = FunctionDeclaration::open(&setup, FunctionForm::Items, context)?;
     let workers = Workers::new(
         usize::try_from(parameters.integer("workers")?).unwrap_or(0),
         &parameters.devices("devices")?,
     );
     let verifies = parameters.flag("verify")? && context.kept().is_none();
-    let each = Each {
+    let each = ItemFunction {
         workers,
         declared,
         rejects,
@@ -197,7 +197,7 @@ fn open_each(setup: Setup, context: &mut dyn Context) -> Result<Job, StageError>
     Ok(Job::Item(Box::new(each)))
 }
 
-impl ItemJob for Each {
+impl ItemJob for ItemFunction {
     fn process(&self, items: &[Item], context: &mut dyn Context) -> Result<Results, StageError> {
         let mut place = self.workers.take(context)?;
         let mut process = match place.process.take() {
@@ -218,7 +218,7 @@ impl ItemJob for Each {
     }
 }
 
-impl Each {
+impl ItemFunction {
     /// Waiting for each item of a function that always hangs would take days.
     fn judge(&self, error: StageError) -> StageError {
         let StageError::TimedOut { seconds, said } = &error else { return error };
@@ -251,8 +251,8 @@ impl Each {
         let count = inputs.lines.len();
         if count > 0 {
             inputs.send(process, number, "");
-            let limit = Request::limit(&self.declared, count, process);
-            let mut request = Request { process, items: count, limit };
+            let limit = OpenRequest::limit(&self.declared, count, process);
+            let mut request = OpenRequest { process, items: count, limit };
             let answers = match request.answer(number, &room, context)? {
                 Reply::Done { request: of, results } if of == number => results,
                 _ => return Err(request.broken("it sent an unexpected answer".to_owned())),
@@ -277,30 +277,32 @@ impl Each {
 
     fn result(
         &self,
-        answer: Answer,
+        answer: ItemAnswer,
         at: usize,
         folder: &Utf8Path,
         room: &Room,
         batch: usize,
     ) -> Result<Result<Output, Reject>, StageError> {
         match answer {
-            Answer { fields: Some(fields), .. } => {
+            ItemAnswer { fields: Some(fields), .. } => {
                 match take(&fields, &self.declared.outputs, folder, &out_of(at)) {
                     Ok(values) => Ok(Ok(Output { values, notes: Vec::new() })),
-                    Err(Unfit::Reject(reject)) if self.rejects => Ok(Err(reject)),
-                    Err(Unfit::Reject(reject)) => Err(unable(reject.reason)),
-                    Err(Unfit::Error(error)) => Err(fatal(error)),
+                    Err(AnswerError::Reject(reject)) if self.rejects => Ok(Err(reject)),
+                    Err(AnswerError::Reject(reject)) => Err(unable(reject.reason)),
+                    Err(AnswerError::Error(error)) => Err(fatal(error)),
                 }
             }
-            Answer { reject: Some(reason), .. } => Ok(Err(Reject::new("rejected", reason))),
-            Answer { error: Some(message), memory: true, numbers, .. } if numbers.is_empty() => {
+            ItemAnswer { reject: Some(reason), .. } => Ok(Err(Reject::new("rejected", reason))),
+            ItemAnswer { error: Some(message), memory: true, numbers, .. }
+                if numbers.is_empty() =>
+            {
                 match batch {
                     0 | 1 => Err(StageError::OutOfMemory { message }),
                     // The process has tried the item alone; the next one begins with empty memory.
                     _ => Err(StageError::Died { message }),
                 }
             }
-            Answer { error, numbers, .. } => {
+            ItemAnswer { error, numbers, .. } => {
                 let said = error.unwrap_or_default();
                 match of_machine(room, &said, &numbers) {
                     Some(error) => Err(of_one(error, batch)),
@@ -355,10 +357,10 @@ fn unable(message: String) -> StageError {
 
 /// The answers by the position of their items. None: the request was cancelled.
 fn by_item(
-    answers: Vec<Answer>,
+    answers: Vec<ItemAnswer>,
     inputs: &Inputs,
     context: &mut dyn Context,
-) -> Result<Vec<(usize, Answer)>, Option<String>> {
+) -> Result<Vec<(usize, ItemAnswer)>, Option<String>> {
     let mut awaited: BTreeMap<&str, usize> =
         inputs.lines.iter().map(|(at, line)| (line.id.as_str(), *at)).collect();
     let mut found = Vec::new();
@@ -381,12 +383,12 @@ fn by_item(
 
 /// Calls the function once.
 struct All {
-    declared: Declared,
+    declared: FunctionDeclaration,
     device: DeviceName,
 }
 
 fn open_all(setup: Setup, context: &mut dyn Context) -> Result<Job, StageError> {
-    let declared = Declared::open(&setup, Form::All, context)?;
+    let declared = FunctionDeclaration::open(&setup, FunctionForm::All, context)?;
     let devices = setup.parameters.devices("devices")?;
     let device = devices.first().copied().unwrap_or(DeviceName::CPU);
     Ok(Job::Gather(Box::new(All { declared, device })))
@@ -431,12 +433,12 @@ impl All {
         let number = process.next_request();
         inputs.send(process, number, folder.join(&out).as_str());
         let limit = self.declared.timeout;
-        let mut request = Request { process, items: 1, limit };
+        let mut request = OpenRequest { process, items: 1, limit };
         match request.answer(number, &room, context)? {
             Reply::Made { request: of, fields, items: kept } if of == number => {
                 room.judge(Ok(())).map_err(fatal)?;
                 let whole = take(&fields, &self.declared.outputs, &folder, &out);
-                let artifact = PortOutput::Artifact(whole.map_err(unfit)?);
+                let artifact = PortOutput::Artifact(whole.map_err(answer_error)?);
                 let dataset = self.items(&kept, items, &folder, &out)?;
                 let output = GatherOutput::default().with("output", artifact);
                 Ok(output.with("items", PortOutput::Dataset(dataset)))
@@ -454,13 +456,13 @@ impl All {
 
     fn items(
         &self,
-        kept: &[Kept],
+        kept: &[DatasetAnswer],
         items: &[Item],
         folder: &Utf8Path,
         out: &Utf8Path,
     ) -> Result<Vec<NewItem>, StageError> {
         let mut ids = BTreeSet::new();
-        let each = |one: &Kept| {
+        let each = |one: &DatasetAnswer| {
             if one.id.is_empty() || !ids.insert(one.id.clone()) {
                 let message =
                     format!("two items of the program have the id `{}`, or it is empty", one.id);
@@ -472,16 +474,17 @@ impl All {
             if let Some(was) = was {
                 item.values = NewItem::kept(was).values;
             }
-            let own = take(&one.fields, &self.declared.item_outputs, folder, out).map_err(unfit)?;
+            let own = take(&one.fields, &self.declared.item_outputs, folder, out)
+                .map_err(answer_error)?;
             Ok(own.into_iter().fold(item, |item, (name, value)| item.with(&name, value)))
         };
         kept.iter().map(each).collect()
     }
 }
 
-fn unfit(unfit: Unfit) -> StageError {
-    match unfit {
-        Unfit::Reject(reject) => StageError::failed(reject.reason),
-        Unfit::Error(error) => fatal(error),
+fn answer_error(answer_error: AnswerError) -> StageError {
+    match answer_error {
+        AnswerError::Reject(reject) => StageError::failed(reject.reason),
+        AnswerError::Error(error) => fatal(error),
     }
 }

@@ -13,11 +13,11 @@ const LOOK: Duration = Duration::from_millis(50);
 
 pub struct Workers {
     limit: usize,
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
     returned: Condvar,
 }
 
-struct State {
+struct PoolState {
     idle: Vec<Process>,
     /// The devices of further processes; each is used once. None: any number of them on `cpu`.
     devices: Option<Vec<DeviceName>>,
@@ -25,7 +25,7 @@ struct State {
 }
 
 /// A process, or a place for one.
-pub struct Place<'a> {
+pub struct ProcessSlot<'a> {
     workers: &'a Workers,
     pub device: DeviceName,
     pub process: Option<Process>,
@@ -46,16 +46,16 @@ impl Workers {
             all.reverse();
             all
         });
-        let state = State { idle: Vec::new(), devices, busy: 0 };
+        let state = PoolState { idle: Vec::new(), devices, busy: 0 };
         Workers { limit, state: Mutex::new(state), returned: Condvar::new() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// An idle process, or a place to start one; waits while all are busy.
-    pub fn take(&self, context: &mut dyn Context) -> Result<Place<'_>, StageError> {
+    pub fn take(&self, context: &mut dyn Context) -> Result<ProcessSlot<'_>, StageError> {
         let mut state = self.state();
         let mut since: Option<Instant> = None;
         loop {
@@ -70,7 +70,7 @@ impl Workers {
                 if let Some(since) = since {
                     context.waited(since.elapsed());
                 }
-                return Ok(Place { workers: self, device, process, is_kept: false });
+                return Ok(ProcessSlot { workers: self, device, process, is_kept: false });
             }
             since.get_or_insert_with(Instant::now);
             let waited = self.returned.wait_timeout(state, LOOK);
@@ -82,7 +82,7 @@ impl Workers {
     }
 }
 
-impl Place<'_> {
+impl ProcessSlot<'_> {
     /// Keeps the process for the next batch.
     pub fn give_back(mut self) {
         if let Some(process) = self.process.take() {
@@ -92,7 +92,7 @@ impl Place<'_> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for ProcessSlot<'_> {
     fn drop(&mut self) {
         // A process that failed is killed before another one takes its device.
         drop(self.process.take());

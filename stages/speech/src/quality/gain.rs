@@ -7,14 +7,14 @@ use stage_core::{
 use stage_formats::checkpoint::STEP;
 
 use super::choose::place;
-use super::paired::{Measure, Measures, compare_with_base};
+use super::paired::{MeasureText, Measures, compare_with_base};
 use crate::plain::{JSON, to_json};
 use crate::statistics::bootstrap::Draws;
-use crate::statistics::table::Table;
+use crate::statistics::table::SentenceTable;
 
 struct Gain {
     base: String,
-    measures: Vec<Measure>,
+    measures: Vec<MeasureText>,
     confidence: f64,
     draws: usize,
     seed: u64,
@@ -23,18 +23,18 @@ struct Gain {
 }
 
 #[derive(Debug, Serialize)]
-struct Report {
+struct GainReport {
     base: String,
     confidence: f64,
     draws: usize,
     sentences: usize,
-    models: Vec<Model>,
+    models: Vec<ModelGain>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
-struct Model {
+struct ModelGain {
     id: String,
     step: f64,
     measures: Measures,
@@ -42,8 +42,8 @@ struct Model {
 
 pub fn open(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
     let parameters = &setup.parameters;
-    let measures: Result<Vec<Measure>, StageError> =
-        parameters.texts("measures")?.into_iter().map(Measure::read).collect();
+    let measures: Result<Vec<MeasureText>, StageError> =
+        parameters.texts("measures")?.into_iter().map(MeasureText::read).collect();
     Ok(Job::Gather(Box::new(Gain {
         base: parameters.text("base_name")?.to_owned(),
         measures: measures?,
@@ -57,7 +57,7 @@ pub fn open(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
 impl GatherJob for Gain {
     fn run(&mut self, input: GatherInput, _: &mut dyn Context) -> Result<GatherOutput, StageError> {
         let items = input.items("input")?;
-        let table = Table::of(items, place);
+        let table = SentenceTable::of(items, place);
         let table = table.map_err(|twice| StageError::failed(twice.to_string()))?;
         if !table.has(&self.base) && !self.tells_missing {
             return Err(StageError::with_help(
@@ -73,16 +73,16 @@ impl GatherJob for Gain {
             }?;
             let own = items.iter().find(|item| place(item).0 == id);
             let step = own.and_then(|item| item.fields.number(STEP)).unwrap_or(0.0);
-            models.push(Model { id: id.to_owned(), step, measures });
+            models.push(ModelGain { id: id.to_owned(), step, measures });
         }
         models.sort_by(|one, other| {
-            let first = |model: &Model| model.id != self.base;
+            let first = |model: &ModelGain| model.id != self.base;
             (first(one), one.step)
                 .partial_cmp(&(first(other), other.step))
                 .unwrap_or(std::cmp::Ordering::Equal)
                 .then_with(|| one.id.cmp(&other.id))
         });
-        let report = Report {
+        let report = GainReport {
             base: self.base.clone(),
             confidence: self.confidence,
             draws: self.draws,
@@ -97,7 +97,7 @@ impl GatherJob for Gain {
 
 impl Gain {
     /// The measures of a model on the sentences of a table; none without any.
-    fn compare(&self, id: &str, table: &Table<'_>) -> Result<Measures, StageError> {
+    fn compare(&self, id: &str, table: &SentenceTable<'_>) -> Result<Measures, StageError> {
         if table.sentences.is_empty() {
             return Ok(Measures::new());
         }
@@ -108,7 +108,7 @@ impl Gain {
     }
 
     /// The models that lack sentences, the base among them.
-    fn warnings(&self, table: &Table<'_>) -> Vec<String> {
+    fn warnings(&self, table: &SentenceTable<'_>) -> Vec<String> {
         let all = table.sentences.len();
         let mut names: Vec<&str> = table.candidates().collect();
         if !names.contains(&self.base.as_str()) {

@@ -7,7 +7,7 @@ use stage_core::{
     Reject, Setup, StageError,
 };
 
-struct Pair {
+struct PairStage {
     by: String,
     reference_by: String,
     take: Vec<String>,
@@ -21,10 +21,10 @@ pub fn open(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
         false => by.clone(),
     };
     let take = parameters.texts("take")?.into_iter().map(str::to_owned).collect();
-    Ok(Job::Gather(Box::new(Pair { by, reference_by, take })))
+    Ok(Job::Gather(Box::new(PairStage { by, reference_by, take })))
 }
 
-impl GatherJob for Pair {
+impl GatherJob for PairStage {
     fn run(
         &mut self,
         input: GatherInput,
@@ -52,7 +52,7 @@ fn key<'a>(item: &'a Item, by: &str) -> Option<&'a str> {
     if by == "id" { Some(&item.id) } else { item.fields.text(by) }
 }
 
-impl Pair {
+impl PairStage {
     fn references<'a>(&self, items: &'a [Item]) -> Result<BTreeMap<&'a str, &'a Item>, StageError> {
         let mut found: BTreeMap<&str, &Item> = BTreeMap::new();
         for item in items {

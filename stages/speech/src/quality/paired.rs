@@ -7,21 +7,21 @@ use stage_core::StageError;
 use stage_expression::{self as expression, Whole};
 
 use crate::numbers::rounded;
-use crate::statistics::aggregate::{Measured, all};
+use crate::statistics::aggregate::{MeasureValues, all};
 use crate::statistics::bootstrap::{Draws, Interval};
-use crate::statistics::table::{Missing, Table};
+use crate::statistics::table::{Missing, SentenceTable};
 
 /// A measure as it was written.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Measure {
+pub struct MeasureText {
     pub text: String,
     pub whole: Whole,
 }
 
-impl Measure {
-    pub fn read(text: &str) -> Result<Measure, StageError> {
+impl MeasureText {
+    pub fn read(text: &str) -> Result<MeasureText, StageError> {
         match expression::measure(text) {
-            Ok(whole) => Ok(Measure { text: text.to_owned(), whole }),
+            Ok(whole) => Ok(MeasureText { text: text.to_owned(), whole }),
             Err(fault) => Err(StageError::failed(format!("`{text}`: {}", fault.message))),
         }
     }
@@ -41,15 +41,15 @@ pub type Measures = BTreeMap<String, PairedMeasure>;
 
 /// The measures of a model, each sentence beside the same sentence of the base.
 pub fn compare_with_base(
-    measures: &[Measure],
+    measures: &[MeasureText],
     (name, base): (&str, &str),
-    table: &Table<'_>,
+    table: &SentenceTable<'_>,
     draws: &Draws,
     confidence: f64,
 ) -> Result<Measures, Missing> {
     let places = all(table.sentences.len());
-    let one = |measure: &Measure| {
-        let of = |name| Measured::of(&measure.whole, name, table);
+    let one = |measure: &MeasureText| {
+        let of = |name| MeasureValues::of(&measure.whole, name, table);
         let (own, other) = (of(name)?, of(base)?);
         let difference =
             |places: &[u32]| own.value(places, f64::NAN) - other.value(places, f64::NAN);

@@ -24,7 +24,7 @@ enum Better {
 
 /// A compared measure.
 #[derive(Debug, Clone, PartialEq)]
-struct Measure {
+struct ComparedMeasure {
     field: String,
     better: Better,
     tolerance: f64,
@@ -49,14 +49,14 @@ impl Verdict {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
-struct Report {
-    measures: BTreeMap<String, Line>,
+struct RegressionReport {
+    measures: BTreeMap<String, MeasureResult>,
     regressions: Vec<String>,
 }
 
 /// The result for one measure.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-struct Line {
+struct MeasureResult {
     #[serde(skip_serializing_if = "Option::is_none")]
     baseline: Option<f64>,
     /// Items that have it.
@@ -90,13 +90,13 @@ struct Figure {
 /// The number of items named for each measure.
 const WORST: usize = 5;
 
-impl Measure {
-    fn read(written: &ParameterValue) -> Result<Measure, StageError> {
+impl ComparedMeasure {
+    fn read(written: &ParameterValue) -> Result<ComparedMeasure, StageError> {
         let ParameterValue::Map(map) = written else {
             return Err(StageError::failed(format!("a measure must be a table, not {written}")));
         };
         let table = Parameters(map.clone());
-        Ok(Measure {
+        Ok(ComparedMeasure {
             field: table.text("field")?.to_owned(),
             better: match table.text("better")? {
                 "lower" => Better::Lower,
@@ -138,7 +138,7 @@ impl Measure {
         item.fields.number(&self.field).filter(|value| value.is_finite())
     }
 
-    fn line(&self, items: &[Item], baseline: &Baseline) -> Line {
+    fn line(&self, items: &[Item], baseline: &Baseline) -> MeasureResult {
         let value = |item: &Item| Some(Worst { id: item.id.to_string(), value: self.value(item)? });
         let mut worst: Vec<Worst> = items.iter().filter_map(value).collect();
         let mut values: Vec<f64> = worst.iter().map(|one| one.value).collect();
@@ -151,19 +151,26 @@ impl Measure {
         });
         worst.truncate(WORST);
         let verdict = self.verdict(mean, baseline);
-        Line { baseline, items: values.len(), mean, tolerance: self.tolerance, verdict, worst }
+        MeasureResult {
+            baseline,
+            items: values.len(),
+            mean,
+            tolerance: self.tolerance,
+            verdict,
+            worst,
+        }
     }
 }
 
 struct Regression {
-    measures: Vec<Measure>,
+    measures: Vec<ComparedMeasure>,
     baseline: Baseline,
     fails: bool,
 }
 
 pub fn open(setup: Setup, context: &mut dyn Context) -> Result<Job, StageError> {
-    let measures: Result<Vec<Measure>, StageError> =
-        setup.parameters.list("measures")?.iter().map(Measure::read).collect();
+    let measures: Result<Vec<ComparedMeasure>, StageError> =
+        setup.parameters.list("measures")?.iter().map(ComparedMeasure::read).collect();
     let baseline = match setup.files.get("baseline") {
         None => Baseline::default(),
         Some(blob) => serde_json::from_slice(&context.read(blob)?).map_err(|error| {
@@ -190,12 +197,12 @@ impl GatherJob for Regression {
         let items = input.items("input")?;
         context.set_aside("input", self.unmeasured(items))?;
         let lines = self.measures.iter();
-        let measures: BTreeMap<String, Line> = lines
+        let measures: BTreeMap<String, MeasureResult> = lines
             .map(|measure| (measure.field.clone(), measure.line(items, &self.baseline)))
             .collect();
         let regressed = measures.iter().filter(|(_, line)| line.verdict.is_regression());
         let regressions: Vec<String> = regressed.map(|(field, _)| field.clone()).collect();
-        let report = Report { measures, regressions };
+        let report = RegressionReport { measures, regressions };
         if self.fails && !report.regressions.is_empty() {
             return Err(report.failure());
         }
@@ -223,7 +230,7 @@ impl Regression {
     }
 }
 
-impl Report {
+impl RegressionReport {
     fn failure(&self) -> StageError {
         let line = |field: &String| {
             let line = self.measures.get(field)?;

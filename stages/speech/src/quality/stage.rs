@@ -16,8 +16,8 @@ use super::pitch::Range;
 use super::transcript::{self, Errors, errors};
 use super::{choose, fit, gain, pair, regression};
 use crate::audio::Note;
-use crate::audio::decode::Options;
-use crate::audio::source::Source;
+use crate::audio::decode::DecodeOptions;
+use crate::audio::source::ClipSource;
 use crate::numbers::rounded;
 use crate::plain::{stage, unknown_choice};
 use crate::speaker::{cosine, embedding};
@@ -39,42 +39,42 @@ pub fn stages() -> Vec<Arc<dyn Stage>> {
 }
 
 /// The reason why an item has no figures.
-enum Trouble {
+enum JudgeError {
     /// It is the item's fault.
     Reject(Reject),
     Stage(StageError),
 }
 
-impl From<Reject> for Trouble {
-    fn from(reject: Reject) -> Trouble {
-        Trouble::Reject(reject)
+impl From<Reject> for JudgeError {
+    fn from(reject: Reject) -> JudgeError {
+        JudgeError::Reject(reject)
     }
 }
 
-impl From<StageError> for Trouble {
-    fn from(error: StageError) -> Trouble {
-        Trouble::Stage(error)
+impl From<StageError> for JudgeError {
+    fn from(error: StageError) -> JudgeError {
+        JudgeError::Stage(error)
     }
 }
 
-impl From<crate::audio::Fault> for Trouble {
-    fn from(fault: crate::audio::Fault) -> Trouble {
-        Trouble::Reject(fault.into())
+impl From<crate::audio::Fault> for JudgeError {
+    fn from(fault: crate::audio::Fault) -> JudgeError {
+        JudgeError::Reject(fault.into())
     }
 }
 
 /// Computes the figures of one item.
 trait Judge: Send + Sync {
-    fn judge(&self, item: &Item, context: &mut dyn Context) -> Result<Output, Trouble>;
+    fn judge(&self, item: &Item, context: &mut dyn Context) -> Result<Output, JudgeError>;
 }
 
-struct Each<T>(T);
+struct ItemJudge<T>(T);
 
 fn each(judge: impl Judge + 'static) -> Job {
-    Job::Item(Box::new(Each(judge)))
+    Job::Item(Box::new(ItemJudge(judge)))
 }
 
-impl<T: Judge> ItemJob for Each<T> {
+impl<T: Judge> ItemJob for ItemJudge<T> {
     fn process(
         &self,
         items: &[Item],
@@ -82,8 +82,8 @@ impl<T: Judge> ItemJob for Each<T> {
     ) -> Result<Vec<Result<Output, Reject>>, StageError> {
         let mut one = |item| match self.0.judge(item, context) {
             Ok(output) => Ok(Ok(output)),
-            Err(Trouble::Reject(reject)) => Ok(Err(reject)),
-            Err(Trouble::Stage(error)) => Err(error),
+            Err(JudgeError::Reject(reject)) => Ok(Err(reject)),
+            Err(JudgeError::Stage(error)) => Err(error),
         };
         items.iter().map(&mut one).collect()
     }
@@ -109,15 +109,15 @@ fn range(parameters: &Parameters) -> Result<Range, StageError> {
     Ok(Range { lowest, highest })
 }
 
-struct Measure(Range);
+struct ClipMeasures(Range);
 
 fn open_measure(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
-    Ok(each(Measure(range(&setup.parameters)?)))
+    Ok(each(ClipMeasures(range(&setup.parameters)?)))
 }
 
-impl Judge for Measure {
-    fn judge(&self, item: &Item, context: &mut dyn Context) -> Result<Output, Trouble> {
-        let decoded = Source::of(item, "audio", context)??.decode(&Options::default())?;
+impl Judge for ClipMeasures {
+    fn judge(&self, item: &Item, context: &mut dyn Context) -> Result<Output, JudgeError> {
+        let decoded = ClipSource::of(item, "audio", context)??.decode(&DecodeOptions::default())?;
         let Quality { levels, loudness, characters_per_second, pitch } =
             quality(decoded.clip, item.fields.text("text"), self.0)?;
         let mut output = figures([
@@ -142,19 +142,19 @@ impl Judge for Measure {
 
 struct Compare {
     range: Range,
-    options: Options,
+    options: DecodeOptions,
 }
 
 fn open_compare(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
-    let mut options = Options::default();
+    let mut options = DecodeOptions::default();
     options.limits.seconds = setup.parameters.seconds("longest")?;
     Ok(each(Compare { range: range(&setup.parameters)?, options }))
 }
 
 impl Judge for Compare {
-    fn judge(&self, item: &Item, context: &mut dyn Context) -> Result<Output, Trouble> {
-        let mut samples = |field| -> Result<Vec<f64>, Trouble> {
-            let source = Source::of(item, field, context)??;
+    fn judge(&self, item: &Item, context: &mut dyn Context) -> Result<Output, JudgeError> {
+        let mut samples = |field| -> Result<Vec<f64>, JudgeError> {
+            let source = ClipSource::of(item, field, context)??;
             Ok(frames::samples(source.decode(&self.options)?.clip)?)
         };
         let (synthesis, reference) = (samples("audio")?, samples("reference_audio")?);
@@ -172,17 +172,17 @@ impl Judge for Compare {
 
 struct Cer {
     field: String,
-    options: transcript::Options,
+    options: transcript::TranscriptOptions,
 }
 
 fn open_cer(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
     let parameters = &setup.parameters;
-    let text = normalize::Options {
+    let text = normalize::NormalizeOptions {
         form: written::form(parameters)?,
         case: written::case(parameters)?,
         letters: written::letters(parameters)?,
         numbers: written::numbers(parameters)?,
-        ..normalize::Options::default()
+        ..normalize::NormalizeOptions::default()
     };
     let punctuation = match parameters.text("punctuation")? {
         "keep" => true,
@@ -190,11 +190,11 @@ fn open_cer(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
         other => return Err(unknown_choice("punctuation", other)),
     };
     let field = parameters.text("transcript")?.to_owned();
-    Ok(each(Cer { field, options: transcript::Options { text, punctuation } }))
+    Ok(each(Cer { field, options: transcript::TranscriptOptions { text, punctuation } }))
 }
 
 impl Cer {
-    fn heard(&self, item: &Item, context: &mut dyn Context) -> Result<String, Trouble> {
+    fn heard(&self, item: &Item, context: &mut dyn Context) -> Result<String, JudgeError> {
         let field = &self.field;
         match item.fields.get(field) {
             Some(Value::Text(text)) => Ok(text.to_string()),
@@ -213,7 +213,7 @@ impl Cer {
 }
 
 impl Judge for Cer {
-    fn judge(&self, item: &Item, context: &mut dyn Context) -> Result<Output, Trouble> {
+    fn judge(&self, item: &Item, context: &mut dyn Context) -> Result<Output, JudgeError> {
         let heard = self.heard(item, context)?;
         let wanted = item.fields.text("text").unwrap_or_default();
         let found: Errors = errors(wanted, &heard, &self.options)
@@ -233,8 +233,8 @@ impl Judge for Cer {
 struct Similarity;
 
 impl Judge for Similarity {
-    fn judge(&self, item: &Item, context: &mut dyn Context) -> Result<Output, Trouble> {
-        let mut read = |field: &str| -> Result<Vec<f64>, Trouble> {
+    fn judge(&self, item: &Item, context: &mut dyn Context) -> Result<Output, JudgeError> {
+        let mut read = |field: &str| -> Result<Vec<f64>, JudgeError> {
             let Some(blob) = item.fields.blob(field) else {
                 let reason = format!("the item has no field `{field}` that holds an embedding");
                 return Err(Reject::new("no-embedding", reason).into());

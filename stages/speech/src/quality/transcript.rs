@@ -7,15 +7,15 @@ use crate::text::normalize::{self, normalize};
 
 /// Differences between two texts that are ignored.
 #[derive(Debug, Clone)]
-pub struct Options {
-    pub text: normalize::Options,
+pub struct TranscriptOptions {
+    pub text: normalize::NormalizeOptions,
     /// True if punctuation counts.
     pub punctuation: bool,
 }
 
 /// Texts that cannot be compared.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Unfit {
+pub enum TranscriptError {
     #[error("the item has no text to compare the recognised text with")]
     NoText,
     #[error(
@@ -24,12 +24,12 @@ pub enum Unfit {
     TooLong { characters: usize },
 }
 
-impl Unfit {
+impl TranscriptError {
     /// A stable word for counting.
     pub fn code(&self) -> &'static str {
         match self {
-            Unfit::NoText => "no-text",
-            Unfit::TooLong { .. } => "too-long",
+            TranscriptError::NoText => "no-text",
+            TranscriptError::TooLong { .. } => "too-long",
         }
     }
 }
@@ -62,14 +62,18 @@ impl Errors {
 }
 
 /// Counts the edits from the expected to the recognised text.
-pub fn errors(wanted: &str, heard: &str, options: &Options) -> Result<Errors, Unfit> {
+pub fn errors(
+    wanted: &str,
+    heard: &str,
+    options: &TranscriptOptions,
+) -> Result<Errors, TranscriptError> {
     let (wanted, heard) = (compared(wanted, options), compared(heard, options));
     let (length, heard_length) = (wanted.chars().count(), heard.chars().count());
     if length == 0 {
-        return Err(Unfit::NoText);
+        return Err(TranscriptError::NoText);
     }
     if length.max(heard_length) > LONGEST {
-        return Err(Unfit::TooLong { characters: length.max(heard_length) });
+        return Err(TranscriptError::TooLong { characters: length.max(heard_length) });
     }
     let characters = |text: &str| text.chars().collect::<Vec<_>>();
     fn words(text: &str) -> Vec<&str> {
@@ -85,7 +89,7 @@ pub fn errors(wanted: &str, heard: &str, options: &Options) -> Result<Errors, Un
 }
 
 /// A text as it is compared.
-fn compared(text: &str, options: &Options) -> String {
+fn compared(text: &str, options: &TranscriptOptions) -> String {
     let text = normalize(text, &options.text).text;
     if options.punctuation {
         return text;
@@ -106,31 +110,38 @@ fn is_spoken(character: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::text::normalize::Case;
+    use crate::text::normalize::LetterCase;
     use crate::text::number::Language;
 
-    fn options(punctuation: bool, case: Case) -> Options {
-        Options { text: normalize::Options { case, ..normalize::Options::default() }, punctuation }
+    fn options(punctuation: bool, case: LetterCase) -> TranscriptOptions {
+        TranscriptOptions {
+            text: normalize::NormalizeOptions { case, ..normalize::NormalizeOptions::default() },
+            punctuation,
+        }
     }
 
-    fn rates(wanted: &str, heard: &str, options: &Options) -> Result<(f64, f64), Unfit> {
+    fn rates(
+        wanted: &str,
+        heard: &str,
+        options: &TranscriptOptions,
+    ) -> Result<(f64, f64), TranscriptError> {
         errors(wanted, heard, options).map(|errors| (errors.cer(), errors.wer()))
     }
 
     #[test]
     fn case_punctuation_and_form_are_no_errors_unless_asked_for() {
-        let loose = options(false, Case::Lower);
+        let loose = options(false, LetterCase::Lower);
         let (wanted, heard) =
             ("Hyvää päivää, \u{201D}linja-auto\u{201D}!", "hyva\u{308}a\u{308} päivää linja auto");
         assert_eq!(rates(wanted, heard, &loose), Ok((0.0, 0.0)));
         // One sign after `päivää`, two quotes, a hyphen, an exclamation mark, and a capital.
-        let strict = errors(wanted, heard, &options(true, Case::Keep));
+        let strict = errors(wanted, heard, &options(true, LetterCase::Keep));
         assert_eq!(strict.map(|errors| errors.characters.total()), Ok(6));
     }
 
     #[test]
     fn rates_are_edits_over_what_was_to_be_said() {
-        let loose = options(false, Case::Lower);
+        let loose = options(false, LetterCase::Lower);
         // Two letters of 15, and one word of 3.
         assert_eq!(
             rates("Kissa istuu yxi.", "kissa istuu yksi", &loose),
@@ -138,20 +149,20 @@ mod tests {
         );
         assert_eq!(rates("ab", "", &loose), Ok((1.0, 1.0)));
         assert_eq!(rates("ab", "ab ab ab", &loose), Ok((3.0, 2.0)));
-        assert_eq!(rates("...", "jotain", &loose), Err(Unfit::NoText));
+        assert_eq!(rates("...", "jotain", &loose), Err(TranscriptError::NoText));
         let endless = rates("ab", &"ab ".repeat(5_000), &loose);
-        assert_eq!(endless, Err(Unfit::TooLong { characters: 14_999 }));
+        assert_eq!(endless, Err(TranscriptError::TooLong { characters: 14_999 }));
     }
 
     #[test]
     fn signs_of_a_script_are_no_punctuation() {
-        assert_eq!(compared("ક્ષ, હું.", &options(false, Case::Lower)), "ક્ષ હું");
-        assert_eq!(compared("vaa'an -- puu", &options(false, Case::Lower)), "vaaan puu");
+        assert_eq!(compared("ક્ષ, હું.", &options(false, LetterCase::Lower)), "ક્ષ હું");
+        assert_eq!(compared("vaa'an -- puu", &options(false, LetterCase::Lower)), "vaaan puu");
     }
 
     #[test]
     fn numbers_are_spelled_out_where_a_language_is_given() {
-        let mut loose = options(false, Case::Lower);
+        let mut loose = options(false, LetterCase::Lower);
         loose.text.numbers = Language::of("fi");
         assert_eq!(rates("kolme kissaa", "3 kissaa", &loose), Ok((0.0, 0.0)));
     }

@@ -2,7 +2,7 @@
 
 use crate::audio::Fault;
 use crate::audio::clip::Clip;
-use crate::audio::loudness::{Options, level};
+use crate::audio::loudness::{LoudnessTarget, level};
 use crate::audio::resample::resample;
 use crate::audio::trim::{self, trim};
 
@@ -13,7 +13,7 @@ const DULL_RATE: u32 = 7_000;
 
 /// Without the silence before and after the speech, if there is any speech.
 pub fn trimmed(clip: Clip) -> Clip {
-    match trim(clip.clone(), &trim::Options::default()) {
+    match trim(clip.clone(), &trim::TrimOptions::default()) {
         Ok(trimmed) => trimmed.clip,
         Err(_) => clip,
     }
@@ -22,7 +22,11 @@ pub fn trimmed(clip: Clip) -> Clip {
 /// The clips at one loudness: the target, or the highest that none of them clips at. Silence stays
 /// as it is.
 pub fn matched(clips: Vec<Clip>, target: f64) -> Result<Vec<Clip>, Fault> {
-    let options = Options { target_lufs: target, max_gain_db: LARGEST_GAIN, ..Options::default() };
+    let options = LoudnessTarget {
+        target_lufs: target,
+        max_gain_db: LARGEST_GAIN,
+        ..LoudnessTarget::default()
+    };
     let mut reached = target;
     for clip in &clips {
         let levelled = level(clip.clone(), &options)?;
@@ -30,7 +34,7 @@ pub fn matched(clips: Vec<Clip>, target: f64) -> Result<Vec<Clip>, Fault> {
             reached = reached.min(loudness.lufs() + levelled.gain_db);
         }
     }
-    let options = Options { target_lufs: reached, ..options };
+    let options = LoudnessTarget { target_lufs: reached, ..options };
     clips.into_iter().map(|clip| Ok(level(clip, &options)?.clip)).collect()
 }
 

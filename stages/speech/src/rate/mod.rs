@@ -19,7 +19,7 @@ use std::sync::Arc;
 use stage_core::Stage;
 
 use crate::plain::stage;
-pub(crate) use report::Report as Rated;
+pub(crate) use report::RatingReport;
 
 pub fn stages() -> Vec<Arc<dyn Stage>> {
     vec![

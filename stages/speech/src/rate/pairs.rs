@@ -10,10 +10,10 @@ use stage_core::{
 };
 
 use super::loudness::{dull, matched, trimmed};
-use super::sheet::Role;
+use super::sheet::PairRole;
 use crate::audio::Fault;
 use crate::audio::clip::Clip;
-use crate::audio::decode::{Options, decode};
+use crate::audio::decode::{DecodeOptions, decode};
 use crate::audio::wav;
 use crate::dataset::{is_held, stable_order};
 
@@ -35,7 +35,7 @@ pub fn open(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
 }
 
 /// A recording of a sentence.
-struct Spoken<'a> {
+struct SpokenSentence<'a> {
     voice: &'a str,
     blob: &'a Blob,
     /// The recording as it is played.
@@ -123,7 +123,8 @@ impl Pairs {
             let blob = item.fields.blob("audio");
             let blob = blob.ok_or_else(|| failed(voice, &"it has no `audio`"))?;
             let bytes = context.read(blob)?;
-            let decoded = decode(&bytes, &Options::default()).map_err(|why| failed(voice, &why))?;
+            let decoded =
+                decode(&bytes, &DecodeOptions::default()).map_err(|why| failed(voice, &why))?;
             clips.push(trimmed(decoded.clip));
             blobs.push((*voice, blob));
         }
@@ -137,21 +138,22 @@ impl Pairs {
             played.push(written(clip).map_err(whole)?);
         }
         let voices = blobs.iter().zip(&played);
-        let voices: Vec<Spoken> = voices
-            .map(|((voice, blob), bytes)| Spoken { voice, blob, bytes: bytes.clone() })
+        let voices: Vec<SpokenSentence> = voices
+            .map(|((voice, blob), bytes)| SpokenSentence { voice, blob, bytes: bytes.clone() })
             .collect();
         let text = spoken.values().find_map(|item| item.fields.text("text")).unwrap_or_default();
-        let item =
-            |role: Role, one: &Spoken, other: &Spoken| item(role, (sentence, text), one, other);
+        let item = |role: PairRole, one: &SpokenSentence, other: &SpokenSentence| {
+            item(role, (sentence, text), one, other)
+        };
         let mut items = Vec::new();
         for (at, one) in voices.iter().enumerate() {
-            items.extend(voices[at + 1..].iter().map(|other| item(Role::Pair, one, other)));
+            items.extend(voices[at + 1..].iter().map(|other| item(PairRole::Pair, one, other)));
         }
         let trapped = &voices[trapped];
-        items.push(item(Role::Same, trapped, trapped));
+        items.push(item(PairRole::Same, trapped, trapped));
         if let Some(bytes) = played.get(voices.len()) {
-            let muffled = Spoken { bytes: bytes.clone(), ..*trapped };
-            items.push(item(Role::Dull, trapped, &muffled));
+            let muffled = SpokenSentence { bytes: bytes.clone(), ..*trapped };
+            items.push(item(PairRole::Dull, trapped, &muffled));
         }
         Ok(items)
     }
@@ -163,7 +165,12 @@ fn written(clip: Clip) -> Result<Bytes, Fault> {
 
 /// Its id is a hash, so that neither it nor the order of the pairs names a voice. The loudness is no
 /// part of it: a further voice may change it, and votes stay.
-fn item(role: Role, (sentence, text): (&str, &str), one: &Spoken, other: &Spoken) -> NewItem {
+fn item(
+    role: PairRole,
+    (sentence, text): (&str, &str),
+    one: &SpokenSentence,
+    other: &SpokenSentence,
+) -> NewItem {
     let identity = [
         role.name(),
         sentence,
@@ -173,7 +180,7 @@ fn item(role: Role, (sentence, text): (&str, &str), one: &Spoken, other: &Spoken
         &other.blob.digest.to_string(),
     ];
     let written = |text: &str| NewValue::Text(text.to_owned());
-    let sound = |spoken: &Spoken| NewValue::bytes(wav::KIND, spoken.bytes.clone());
+    let sound = |spoken: &SpokenSentence| NewValue::bytes(wav::KIND, spoken.bytes.clone());
     let values = [
         ("role", written(role.name())),
         ("sentence", written(sentence)),

@@ -1,9 +1,9 @@
 //! Ranks of voices from votes, with intervals that hold for all pairs of voices at once.
 
-use super::rater_checks::Heard;
+use super::rater_checks::PairVote;
 use super::sheet::Pair;
-use super::votes::Preferred;
-use crate::statistics::bradley_terry::{Strengths, Votes};
+use super::votes::VotePreference;
+use crate::statistics::bradley_terry::{Strengths, WinCounts};
 use crate::statistics::random::Random;
 use crate::statistics::simultaneous::{Bounds, bounds};
 
@@ -15,7 +15,7 @@ const PLANNED: f64 = 0.847;
 const NORMAL: f64 = 1.645;
 
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct RankOptions {
     pub prior: f64,
     pub confidence: f64,
     pub draws: usize,
@@ -47,15 +47,15 @@ pub struct Ranks {
 }
 
 /// The positions of both voices of a vote, and the preference.
-struct Vote {
+struct RankedVote {
     one: usize,
     other: usize,
-    preferred: Preferred,
+    preferred: VotePreference,
     rater: usize,
 }
 
 /// The ranks by votes on pairs; repeats and traps are left out.
-pub fn ranks(voices: &[&str], pairs: &[Pair], heard: &[&Heard], options: Options) -> Ranks {
+pub fn ranks(voices: &[&str], pairs: &[Pair], heard: &[&PairVote], options: RankOptions) -> Ranks {
     let mut raters: Vec<&str> = Vec::new();
     let place = |name: &str| voices.iter().position(|own| *own == name);
     let mut votes = Vec::new();
@@ -67,7 +67,7 @@ pub fn ranks(voices: &[&str], pairs: &[Pair], heard: &[&Heard], options: Options
             raters.push(&vote.rater);
             raters.len() - 1
         });
-        votes.push(Vote { one, other, preferred: vote.preferred, rater });
+        votes.push(RankedVote { one, other, preferred: vote.preferred, rater });
     }
     let fit = |weights: &[f64]| fit(voices.len(), &votes, weights, options.prior);
     let found = fit(&vec![1.0; raters.len()]);
@@ -87,14 +87,14 @@ pub fn ranks(voices: &[&str], pairs: &[Pair], heard: &[&Heard], options: Options
     both.ranks(&found.values, &votes)
 }
 
-fn fit(voices: usize, votes: &[Vote], weights: &[f64], prior: f64) -> Strengths {
-    let mut all = Votes::new(voices);
+fn fit(voices: usize, votes: &[RankedVote], weights: &[f64], prior: f64) -> Strengths {
+    let mut all = WinCounts::new(voices);
     for vote in votes {
         let weight = weights[vote.rater];
         match vote.preferred {
-            Preferred::One => all.add(vote.one, vote.other, weight),
-            Preferred::Other => all.add(vote.other, vote.one, weight),
-            Preferred::Same => {
+            VotePreference::One => all.add(vote.one, vote.other, weight),
+            VotePreference::Other => all.add(vote.other, vote.one, weight),
+            VotePreference::Same => {
                 all.add(vote.one, vote.other, weight / 2.0);
                 all.add(vote.other, vote.one, weight / 2.0);
             }
@@ -171,7 +171,7 @@ impl Intervals {
         }
     }
 
-    fn ranks(self, values: &[f64], votes: &[Vote]) -> Ranks {
+    fn ranks(self, values: &[f64], votes: &[RankedVote]) -> Ranks {
         let count = values.len();
         let mean = values.iter().sum::<f64>() / count.max(1) as f64;
         let mut ranks = vec![1; count];
@@ -181,7 +181,7 @@ impl Intervals {
             ranks[other] += usize::from(low > 0.0);
             ranks[one] += usize::from(high < 0.0);
             let own = votes.iter().filter(|vote| vote.one == one && vote.other == other);
-            let own: Vec<Preferred> = own.map(|vote| vote.preferred).collect();
+            let own: Vec<VotePreference> = own.map(|vote| vote.preferred).collect();
             let with = |wanted| own.iter().filter(|preferred| **preferred == wanted).count();
             differences.push(Difference {
                 one,
@@ -189,9 +189,9 @@ impl Intervals {
                 value: values[one] - values[other],
                 low,
                 high,
-                wins: with(Preferred::One),
-                losses: with(Preferred::Other),
-                ties: with(Preferred::Same),
+                wins: with(VotePreference::One),
+                losses: with(VotePreference::Other),
+                ties: with(VotePreference::Same),
             });
         }
         let centred = values.iter().map(|value| value - mean);

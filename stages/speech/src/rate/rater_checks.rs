@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::sheet::{Pair, Role};
-use super::votes::Preferred;
+use super::sheet::{Pair, PairRole};
+use super::votes::VotePreference;
 
 /// A rater is left out if random answers explain the checks this many times better.
 const RANDOM_BY: f64 = 30.0;
@@ -30,11 +30,11 @@ const SAME: Chances = Chances { careful: 0.7, random: 1.0 / 3.0 };
 
 /// A vote with its pair.
 #[derive(Clone, Debug)]
-pub struct Heard {
+pub struct PairVote {
     pub rater: String,
     /// Its position among the pairs.
     pub pair: usize,
-    pub preferred: Preferred,
+    pub preferred: VotePreference,
     /// The voice on the left was preferred; None for no difference.
     pub left: Option<bool>,
     pub repeat: bool,
@@ -60,15 +60,15 @@ pub struct Rater {
 }
 
 /// The raters by name.
-pub fn raters(pairs: &[Pair], heard: &[Heard]) -> Vec<Rater> {
+pub fn raters(pairs: &[Pair], heard: &[PairVote]) -> Vec<Rater> {
     let names: BTreeSet<&str> = heard.iter().map(|vote| &*vote.rater).collect();
     let own = |name: &str| heard.iter().filter(|vote| vote.rater == name).collect::<Vec<_>>();
     names.into_iter().map(|name| rater(name, pairs, &own(name))).collect()
 }
 
-fn rater(name: &str, pairs: &[Pair], heard: &[&Heard]) -> Rater {
+fn rater(name: &str, pairs: &[Pair], heard: &[&PairVote]) -> Rater {
     let mut rater = Rater { name: name.to_owned(), ..Rater::default() };
-    let first: BTreeMap<usize, Preferred> =
+    let first: BTreeMap<usize, VotePreference> =
         heard.iter().filter(|vote| !vote.repeat).map(|vote| (vote.pair, vote.preferred)).collect();
     let mut random_by = 1.0;
     let mut check = |passed: bool, chances: Chances| {
@@ -84,22 +84,22 @@ fn rater(name: &str, pairs: &[Pair], heard: &[&Heard]) -> Rater {
             rater.left += usize::from(left);
         }
         match (pairs[vote.pair].role, vote.repeat) {
-            (Role::Pair, false) => {
+            (PairRole::Pair, false) => {
                 rater.votes += 1;
-                rater.ties += usize::from(vote.preferred == Preferred::Same);
+                rater.ties += usize::from(vote.preferred == VotePreference::Same);
             }
-            (Role::Pair, true) => {
+            (PairRole::Pair, true) => {
                 let Some(earlier) = first.get(&vote.pair) else { continue };
                 rater.repeats += 1;
                 rater.agreed += check(*earlier == vote.preferred, REPEAT);
             }
-            (Role::Same, _) => {
+            (PairRole::Same, _) => {
                 rater.traps += 1;
-                rater.passed += check(vote.preferred == Preferred::Same, SAME);
+                rater.passed += check(vote.preferred == VotePreference::Same, SAME);
             }
-            (Role::Dull, _) => {
+            (PairRole::Dull, _) => {
                 rater.traps += 1;
-                rater.passed += check(vote.preferred == Preferred::One, DULL);
+                rater.passed += check(vote.preferred == VotePreference::One, DULL);
             }
         }
     }
@@ -155,8 +155,15 @@ mod tests {
     }
 
     fn pairs() -> Vec<Pair> {
-        let roles = [Role::Pair, Role::Pair, Role::Pair, Role::Dull, Role::Dull, Role::Dull];
-        let pair = |(at, role): (usize, Role)| Pair {
+        let roles = [
+            PairRole::Pair,
+            PairRole::Pair,
+            PairRole::Pair,
+            PairRole::Dull,
+            PairRole::Dull,
+            PairRole::Dull,
+        ];
+        let pair = |(at, role): (usize, PairRole)| Pair {
             id: at.to_string(),
             role,
             sentence: at.to_string(),
@@ -166,21 +173,21 @@ mod tests {
         roles.into_iter().enumerate().map(pair).collect()
     }
 
-    fn vote(pair: usize, preferred: Preferred, repeat: bool) -> Heard {
+    fn vote(pair: usize, preferred: VotePreference, repeat: bool) -> PairVote {
         let left = Some(pair.is_multiple_of(2));
-        Heard { rater: "anna".into(), pair, preferred, left, repeat }
+        PairVote { rater: "anna".into(), pair, preferred, left, repeat }
     }
 
     #[test]
     fn one_slip_leaves_nobody_out_and_failed_traps_do() {
-        let traps = |answers: [Preferred; 3]| -> Vec<Heard> {
+        let traps = |answers: [VotePreference; 3]| -> Vec<PairVote> {
             answers
                 .into_iter()
                 .enumerate()
                 .map(|(at, answer)| vote(3 + at, answer, false))
                 .collect()
         };
-        let (good, bad) = (Preferred::One, Preferred::Other);
+        let (good, bad) = (VotePreference::One, VotePreference::Other);
         let slip = raters(&pairs(), &traps([good, bad, good])).remove(0);
         assert_eq!((slip.traps, slip.passed, slip.out), (3, 2, None));
         let random = raters(&pairs(), &traps([bad, bad, good])).remove(0);
@@ -192,11 +199,11 @@ mod tests {
     #[test]
     fn a_repeat_is_compared_with_the_first_answer_and_counts_as_no_vote() {
         let heard = [
-            vote(0, Preferred::One, false),
-            vote(1, Preferred::Other, false),
-            vote(0, Preferred::One, true),
-            vote(1, Preferred::One, true),
-            vote(2, Preferred::One, true),
+            vote(0, VotePreference::One, false),
+            vote(1, VotePreference::Other, false),
+            vote(0, VotePreference::One, true),
+            vote(1, VotePreference::One, true),
+            vote(2, VotePreference::One, true),
         ];
         let rater = raters(&pairs(), &heard).remove(0);
         assert_eq!((rater.votes, rater.repeats, rater.agreed), (2, 2, 1));

@@ -10,7 +10,7 @@ use crate::statistics::bootstrap::Interval;
 const MANY: f64 = 1_000.0;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Report {
+pub struct RatingReport {
     /// The result in one sentence.
     pub summary: String,
     pub decided: bool,
@@ -21,14 +21,14 @@ pub struct Report {
     /// Votes that count: without repeats, traps and raters who are left out.
     pub votes: usize,
     /// The best first.
-    pub voices: Vec<Voice>,
+    pub voices: Vec<VoiceRank>,
     pub pairs: Vec<Couple>,
     pub raters: Vec<Rater>,
     pub warnings: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Voice {
+pub struct VoiceRank {
     pub id: String,
     /// Voices that nothing separates share a rank.
     pub rank: usize,
@@ -50,8 +50,8 @@ pub struct Couple {
     pub difference: Interval,
 }
 
-impl Report {
-    pub fn of(voices: &[&str], ranks: &Ranks, raters: Vec<Rater>, confidence: f64) -> Report {
+impl RatingReport {
+    pub fn of(voices: &[&str], ranks: &Ranks, raters: Vec<Rater>, confidence: f64) -> RatingReport {
         let name = |at: usize| voices[at].to_owned();
         let couple = |own: &super::ranks::Difference| Couple {
             one: name(own.one),
@@ -70,11 +70,11 @@ impl Report {
                 votes += own.wins + own.losses + own.ties;
             }
             let strength = Interval { value, low: bounds.low, high: bounds.high }.rounded();
-            Voice { id: name(at), rank: ranks.ranks[at], strength, wins, votes }
+            VoiceRank { id: name(at), rank: ranks.ranks[at], strength, wins, votes }
         };
         let order = ranks.order();
         let more = ranks.more();
-        let mut report = Report {
+        let mut report = RatingReport {
             summary: String::new(),
             decided: more.is_none() && ranks.votes > 0,
             more: more.filter(|more| *more <= MANY).map(|more| more as u64),

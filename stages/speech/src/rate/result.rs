@@ -7,18 +7,18 @@ use stage_core::{
     StageError,
 };
 
-use super::ranks::{Options, ranks};
-use super::rater_checks::{Heard, raters};
-use super::report::Report;
-use super::sheet::{Pair, Role};
-use super::votes::Preferred;
+use super::ranks::{RankOptions, ranks};
+use super::rater_checks::{PairVote, raters};
+use super::report::RatingReport;
+use super::sheet::{Pair, PairRole};
+use super::votes::VotePreference;
 use crate::plain::{JSON, to_json};
 
-struct Rated(Options);
+struct RatingResult(RankOptions);
 
 pub fn open(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
     let parameters = &setup.parameters;
-    Ok(Job::Gather(Box::new(Rated(Options {
+    Ok(Job::Gather(Box::new(RatingResult(RankOptions {
         prior: parameters.number("prior")?,
         confidence: parameters.number("confidence")?,
         draws: usize::try_from(parameters.integer("bootstrap")?).unwrap_or_default(),
@@ -26,7 +26,7 @@ pub fn open(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
     }))))
 }
 
-impl GatherJob for Rated {
+impl GatherJob for RatingResult {
     fn run(&mut self, input: GatherInput, _: &mut dyn Context) -> Result<GatherOutput, StageError> {
         let pairs: Vec<Pair> = input.items("input")?.iter().filter_map(Pair::of).collect();
         let report = rated(&pairs, input.items("votes")?, self.0)?;
@@ -43,8 +43,12 @@ impl GatherJob for Rated {
 }
 
 /// The report on these votes.
-pub fn rated(pairs: &[Pair], votes: &[Item], options: Options) -> Result<Report, StageError> {
-    let compared = pairs.iter().filter(|pair| pair.role == Role::Pair);
+pub fn rated(
+    pairs: &[Pair],
+    votes: &[Item],
+    options: RankOptions,
+) -> Result<RatingReport, StageError> {
+    let compared = pairs.iter().filter(|pair| pair.role == PairRole::Pair);
     let voices: BTreeSet<&str> = compared.flat_map(|pair| [&*pair.one, &*pair.other]).collect();
     let voices: Vec<&str> = voices.into_iter().collect();
     let places: BTreeMap<&str, usize> =
@@ -58,11 +62,12 @@ pub fn rated(pairs: &[Pair], votes: &[Item], options: Options) -> Result<Report,
     }
     let raters = raters(pairs, &heard);
     let is_out = |name: &str| raters.iter().any(|own| own.name == name && own.out.is_some());
-    let counts =
-        |vote: &&Heard| pairs[vote.pair].role == Role::Pair && !vote.repeat && !is_out(&vote.rater);
-    let counted: Vec<&Heard> = heard.iter().filter(counts).collect();
+    let counts = |vote: &&PairVote| {
+        pairs[vote.pair].role == PairRole::Pair && !vote.repeat && !is_out(&vote.rater)
+    };
+    let counted: Vec<&PairVote> = heard.iter().filter(counts).collect();
     let ranks = ranks(&voices, pairs, &counted, options);
-    let mut report = Report::of(&voices, &ranks, raters, options.confidence);
+    let mut report = RatingReport::of(&voices, &ranks, raters, options.confidence);
     if stale > 0 {
         report.warnings.push(format!("{stale} votes are on recordings that have changed since"));
     }
@@ -70,15 +75,15 @@ pub fn rated(pairs: &[Pair], votes: &[Item], options: Options) -> Result<Report,
 }
 
 /// A vote; None if its pair is not played any more.
-fn read(item: &Item, places: &BTreeMap<&str, usize>) -> Result<Option<Heard>, StageError> {
+fn read(item: &Item, places: &BTreeMap<&str, usize>) -> Result<Option<PairVote>, StageError> {
     let text = |name: &str| item.fields.text(name).unwrap_or_default();
     let wrong = |name: &str| {
         StageError::failed(format!("the vote `{}` has the `{name}` `{}`", item.id, text(name)))
     };
     let preferred = match text("answer") {
-        "one" => Preferred::One,
-        "other" => Preferred::Other,
-        "same" => Preferred::Same,
+        "one" => VotePreference::One,
+        "other" => VotePreference::Other,
+        "same" => VotePreference::Same,
         _ => return Err(wrong("answer")),
     };
     let left = match text("side") {
@@ -93,7 +98,7 @@ fn read(item: &Item, places: &BTreeMap<&str, usize>) -> Result<Option<Heard>, St
         _ => return Err(wrong("repeat")),
     };
     let place = places.get(text("pair"));
-    Ok(place.map(|pair| Heard {
+    Ok(place.map(|pair| PairVote {
         rater: text("rater").to_owned(),
         pair: *pair,
         preferred,

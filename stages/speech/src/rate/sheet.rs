@@ -11,7 +11,7 @@ use crate::statistics::random::Random;
 const APART: usize = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum PairRole {
     Pair,
     /// One recording twice.
     Same,
@@ -19,12 +19,12 @@ pub enum Role {
     Dull,
 }
 
-impl Role {
+impl PairRole {
     pub(super) fn name(self) -> &'static str {
         match self {
-            Role::Pair => "pair",
-            Role::Same => "same",
-            Role::Dull => "dull",
+            PairRole::Pair => "pair",
+            PairRole::Same => "same",
+            PairRole::Dull => "dull",
         }
     }
 }
@@ -33,7 +33,7 @@ impl Role {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pair {
     pub id: String,
-    pub role: Role,
+    pub role: PairRole,
     pub sentence: String,
     pub one: String,
     pub other: String,
@@ -43,7 +43,7 @@ impl Pair {
     /// Reads an item of `rate.pairs`.
     pub fn of(item: &Item) -> Option<Pair> {
         let text = |name: &str| item.fields.text(name).map(str::to_owned);
-        let roles = [Role::Pair, Role::Same, Role::Dull];
+        let roles = [PairRole::Pair, PairRole::Same, PairRole::Dull];
         let role = item.fields.text("role")?;
         Some(Pair {
             id: item.id.to_string(),
@@ -103,7 +103,7 @@ pub struct Sheet {
 impl Sheet {
     pub fn new(pairs: &[Pair], rules: Rules) -> Sheet {
         let of_voices = |pair: &Pair| (pair.one.clone(), pair.other.clone());
-        let compared = || pairs.iter().enumerate().filter(|(_, pair)| pair.role == Role::Pair);
+        let compared = || pairs.iter().enumerate().filter(|(_, pair)| pair.role == PairRole::Pair);
         let sentences: BTreeSet<&str> = compared().map(|(_, pair)| &*pair.sentence).collect();
         let voices: BTreeSet<(String, String)> =
             compared().map(|(_, pair)| of_voices(pair)).collect();
@@ -114,13 +114,13 @@ impl Sheet {
             voices.iter().map(place).collect()
         };
         let square = sentences.iter().map(row).collect();
-        let of_role = |role: Role| -> Vec<usize> {
+        let of_role = |role: PairRole| -> Vec<usize> {
             let own = pairs.iter().enumerate().filter(|(_, pair)| pair.role == role);
             own.map(|(at, _)| at).collect()
         };
         // Without the answer "no difference" there is no right one to a recording played twice.
-        let same = if rules.tie { of_role(Role::Same) } else { Vec::new() };
-        let dull = of_role(Role::Dull);
+        let same = if rules.tie { of_role(PairRole::Same) } else { Vec::new() };
+        let dull = of_role(PairRole::Dull);
         let both = (0..same.len().max(dull.len())).flat_map(|at| [dull.get(at), same.get(at)]);
         let traps = both.flatten().copied().collect();
         Sheet { square, traps, rules }
@@ -206,7 +206,7 @@ mod tests {
     fn pairs(voices: &[&str], sentences: usize) -> Vec<Pair> {
         let mut pairs = Vec::new();
         for sentence in 0..sentences {
-            let pair = |role: Role, one: &str, other: &str| Pair {
+            let pair = |role: PairRole, one: &str, other: &str| Pair {
                 id: format!("{sentence} {} {one} {other}", role.name()),
                 role,
                 sentence: format!("s{sentence:02}"),
@@ -214,10 +214,10 @@ mod tests {
                 other: other.to_owned(),
             };
             for (at, one) in voices.iter().enumerate() {
-                pairs.extend(voices[at + 1..].iter().map(|other| pair(Role::Pair, one, other)));
+                pairs.extend(voices[at + 1..].iter().map(|other| pair(PairRole::Pair, one, other)));
             }
-            pairs.push(pair(Role::Same, voices[0], voices[0]));
-            pairs.push(pair(Role::Dull, voices[0], voices[0]));
+            pairs.push(pair(PairRole::Same, voices[0], voices[0]));
+            pairs.push(pair(PairRole::Dull, voices[0], voices[0]));
         }
         pairs
     }
@@ -233,13 +233,13 @@ mod tests {
         assert_eq!(sheet.rounds(), 3);
         for number in 0..3 {
             let trials = sheet.round("anna", number);
-            let own = |trial: &&Trial| !trial.repeat && pairs[trial.pair].role == Role::Pair;
+            let own = |trial: &&Trial| !trial.repeat && pairs[trial.pair].role == PairRole::Pair;
             let sentences: BTreeSet<&str> =
                 trials.iter().filter(own).map(|trial| &*pairs[trial.pair].sentence).collect();
             assert_eq!((sentences.len(), trials.iter().filter(own).count()), (20, 20));
             assert_eq!(trials.iter().filter(|trial| trial.repeat).count(), 2);
             assert_eq!(trials.len(), 24);
-            assert_ne!(pairs[trials[0].pair].role, Role::Dull);
+            assert_ne!(pairs[trials[0].pair].role, PairRole::Dull);
         }
     }
 
@@ -249,7 +249,7 @@ mod tests {
         let sheet = Sheet::new(&pairs, rules());
         let all = (0..sheet.rounds()).flat_map(|number| sheet.round("anna", number));
         let heard: Vec<usize> = all
-            .filter(|trial| !trial.repeat && pairs[trial.pair].role == Role::Pair)
+            .filter(|trial| !trial.repeat && pairs[trial.pair].role == PairRole::Pair)
             .map(|trial| trial.pair)
             .collect();
         let different: BTreeSet<usize> = heard.iter().copied().collect();
@@ -280,7 +280,7 @@ mod tests {
         for trial in sheet.round("anna", 0).iter().filter(|trial| !trial.repeat) {
             let pair = &pairs[trial.pair];
             let count = sides.entry((&pair.one, &pair.other)).or_default();
-            count[usize::from(trial.swapped)] += i32::from(pair.role == Role::Pair);
+            count[usize::from(trial.swapped)] += i32::from(pair.role == PairRole::Pair);
         }
         assert!(sides.values().all(|[left, right]| (left - right).abs() <= 1), "{sides:?}");
     }
@@ -301,8 +301,9 @@ mod tests {
         let pairs = pairs(&["a", "b"], 20);
         let sheet = Sheet::new(&pairs, Rules { tie: false, traps: 10, ..rules() });
         let trials = sheet.round("anna", 0);
-        let with = |role: Role| trials.iter().filter(|own| pairs[own.pair].role == role).count();
-        assert_eq!((with(Role::Same), with(Role::Dull)), (0, 10));
+        let with =
+            |role: PairRole| trials.iter().filter(|own| pairs[own.pair].role == role).count();
+        assert_eq!((with(PairRole::Same), with(PairRole::Dull)), (0, 10));
         assert!(Sheet::new(&[], rules()).round("anna", 0).is_empty());
     }
 }

@@ -7,20 +7,20 @@ use stage_core::{
     Context, Item, Job, Reject, Setup, SourceJob, SourceOutput, StageError, Value, World,
 };
 
-use super::votes::{Answer, Preferred, Vote, Votes};
+use super::votes::{Answer, Vote, VotePreference, Votes};
 
 const EXTENSION: &str = "jsonl";
 
-struct Source {
+struct RatingSource {
     folder: Utf8PathBuf,
 }
 
 pub fn open(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
     let folder = Utf8PathBuf::from(setup.parameters.text("folder")?);
-    Ok(Job::Source(Box::new(Source { folder })))
+    Ok(Job::Source(Box::new(RatingSource { folder })))
 }
 
-impl SourceJob for Source {
+impl SourceJob for RatingSource {
     fn scan(&mut self, world: &mut dyn World) -> Result<SourceOutput, StageError> {
         let mut output = SourceOutput::default();
         let Some(listed) = world.list_if_any(&self.folder)? else { return Ok(output) };
@@ -54,9 +54,9 @@ impl SourceJob for Source {
 fn items(votes: &Votes) -> Vec<Item> {
     let one = |(at, vote): (usize, &Vote)| {
         let answer = match vote.preferred() {
-            Preferred::One => "one",
-            Preferred::Other => "other",
-            Preferred::Same => "same",
+            VotePreference::One => "one",
+            VotePreference::Other => "other",
+            VotePreference::Same => "same",
         };
         let side = match vote.answer {
             Answer::Left => "left",

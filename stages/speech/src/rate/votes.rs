@@ -37,17 +37,17 @@ pub struct Vote {
 
 impl Vote {
     /// The preferred voice of the pair: the first one, the second one, or none.
-    pub fn preferred(&self) -> Preferred {
+    pub fn preferred(&self) -> VotePreference {
         match (self.answer, self.swapped) {
-            (Answer::Same, _) => Preferred::Same,
-            (Answer::Left, false) | (Answer::Right, true) => Preferred::One,
-            (Answer::Left, true) | (Answer::Right, false) => Preferred::Other,
+            (Answer::Same, _) => VotePreference::Same,
+            (Answer::Left, false) | (Answer::Right, true) => VotePreference::One,
+            (Answer::Left, true) | (Answer::Right, false) => VotePreference::Other,
         }
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Preferred {
+pub enum VotePreference {
     One,
     Other,
     Same,
@@ -55,7 +55,7 @@ pub enum Preferred {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "lowercase")]
-enum Line {
+enum VoteLine {
     Votes { version: u32, stage: String, rater: String },
     Vote(Vote),
     Undo,
@@ -95,11 +95,11 @@ impl Votes {
         let mark = if bytes.starts_with(MARK) { MARK.len() } else { 0 };
         let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(mark, |at| at + 1);
         // A line that was cut off is no whole JSON.
-        let lacks_end = serde_json::from_slice::<Line>(&bytes[end..]).is_ok();
+        let lacks_end = serde_json::from_slice::<VoteLine>(&bytes[end..]).is_ok();
         let whole = if lacks_end { bytes.len() } else { end };
         let mut lines = bytes[mark..whole].split(|byte| *byte == b'\n').enumerate();
         let first = lines.next().map(|(_, line)| line).unwrap_or_default();
-        let Ok(Line::Votes { version, stage, rater }) = serde_json::from_slice(first) else {
+        let Ok(VoteLine::Votes { version, stage, rater }) = serde_json::from_slice(first) else {
             return Err(Damage::NoVotes);
         };
         if version != VERSION {
@@ -109,9 +109,9 @@ impl Votes {
         for (at, line) in lines.filter(|(_, line)| !line.trim_ascii().is_empty()) {
             let wrong = |reason: String| Damage::Line { line: at + 1, reason };
             match serde_json::from_slice(line).map_err(|error| wrong(error.to_string()))? {
-                Line::Vote(vote) => votes.votes.push(vote),
-                Line::Undo => drop(votes.votes.pop()),
-                Line::Votes { .. } => return Err(wrong("a second header line".to_owned())),
+                VoteLine::Vote(vote) => votes.votes.push(vote),
+                VoteLine::Undo => drop(votes.votes.pop()),
+                VoteLine::Votes { .. } => return Err(wrong("a second header line".to_owned())),
             }
         }
         Ok(votes)
@@ -125,20 +125,20 @@ impl Votes {
 
 /// The first line of a file.
 pub fn head(stage: &str, rater: &str) -> String {
-    line(&Line::Votes { version: VERSION, stage: stage.to_owned(), rater: rater.to_owned() })
+    line(&VoteLine::Votes { version: VERSION, stage: stage.to_owned(), rater: rater.to_owned() })
 }
 
 /// The line of a vote.
 pub fn vote(vote: &Vote) -> String {
-    line(&Line::Vote(vote.clone()))
+    line(&VoteLine::Vote(vote.clone()))
 }
 
 /// The line that takes the last vote back.
 pub fn undo() -> String {
-    line(&Line::Undo)
+    line(&VoteLine::Undo)
 }
 
-fn line(line: &Line) -> String {
+fn line(line: &VoteLine) -> String {
     // Numbers and texts can always be written; a number that is not finite becomes `null`.
     serde_json::to_string(line).unwrap_or_default() + "\n"
 }
@@ -214,10 +214,10 @@ mod tests {
     #[test]
     fn sides_and_voices_are_told_apart() {
         let preferred = |swapped, answer| Vote { swapped, ..one("a", answer) }.preferred();
-        assert_eq!(preferred(false, Answer::Left), Preferred::One);
-        assert_eq!(preferred(true, Answer::Left), Preferred::Other);
-        assert_eq!(preferred(true, Answer::Right), Preferred::One);
-        assert_eq!(preferred(true, Answer::Same), Preferred::Same);
+        assert_eq!(preferred(false, Answer::Left), VotePreference::One);
+        assert_eq!(preferred(true, Answer::Left), VotePreference::Other);
+        assert_eq!(preferred(true, Answer::Right), VotePreference::One);
+        assert_eq!(preferred(true, Answer::Same), VotePreference::Same);
     }
 
     #[test]

@@ -16,7 +16,7 @@ const NO_TEXT: &str = "no-text";
 
 /// A segment, and what has become of it.
 #[derive(Clone, Debug)]
-pub struct Segment {
+pub struct SegmentReport {
     pub id: String,
     pub start: f64,
     pub seconds: f64,
@@ -47,7 +47,7 @@ pub struct Total {
 
 /// A segment that is not kept.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Lost {
+pub struct LostSegment {
     pub id: String,
     pub start: f64,
     pub seconds: f64,
@@ -58,7 +58,7 @@ pub struct Lost {
 
 /// A part of a text that was not heard.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Unheard {
+pub struct UnheardText {
     pub recordings: Vec<String>,
     pub words: u64,
     pub text: String,
@@ -66,7 +66,7 @@ pub struct Unheard {
 
 /// The report on one recording.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Recording {
+pub struct RecordingReport {
     pub name: String,
     /// To the end of its last segment.
     pub seconds: f64,
@@ -76,22 +76,26 @@ pub struct Recording {
     /// Seconds in no segment.
     pub uncut: f64,
     pub spans: Vec<Span>,
-    pub rejected: Vec<Lost>,
+    pub rejected: Vec<LostSegment>,
     /// Further segments that are not listed.
     pub more_rejected: u64,
     pub unheard_words: u64,
-    pub unheard: Vec<Unheard>,
+    pub unheard: Vec<UnheardText>,
 }
 
-impl Recording {
+impl RecordingReport {
     /// The parts of a text that several recordings share are listed in the first of them.
-    pub fn of(name: &str, mut segments: Vec<Segment>, unheard: &[Unheard]) -> Recording {
+    pub fn of(
+        name: &str,
+        mut segments: Vec<SegmentReport>,
+        unheard: &[UnheardText],
+    ) -> RecordingReport {
         segments.sort_by(|one, other| one.start.total_cmp(&other.start));
-        let own: Vec<&Unheard> = unheard
+        let own: Vec<&UnheardText> = unheard
             .iter()
             .filter(|part| part.recordings.first().is_some_and(|first| first == name))
             .collect();
-        let mut recording = Recording {
+        let mut recording = RecordingReport {
             name: name.to_owned(),
             seconds: 0.0,
             kept: Total::default(),
@@ -108,8 +112,8 @@ impl Recording {
         recording
     }
 
-    fn add(&mut self, segment: Segment) {
-        let Segment { id, start, seconds, lost } = segment;
+    fn add(&mut self, segment: SegmentReport) {
+        let SegmentReport { id, start, seconds, lost } = segment;
         if start > self.seconds + GAP {
             self.uncut += start - self.seconds;
             self.span(self.seconds, start, Fate::Uncut);
@@ -130,7 +134,7 @@ impl Recording {
         total.seconds += seconds;
         if let Some((stage, Reject { code, reason })) = lost {
             match self.rejected.len() < LISTED {
-                true => self.rejected.push(Lost {
+                true => self.rejected.push(LostSegment {
                     id,
                     start: rounded(start),
                     seconds: rounded(seconds),
@@ -166,9 +170,9 @@ impl Recording {
 mod tests {
     use super::*;
 
-    fn segment(start: f64, seconds: f64, code: &str) -> Segment {
+    fn segment(start: f64, seconds: f64, code: &str) -> SegmentReport {
         let lost = (!code.is_empty()).then(|| ("s".to_owned(), Reject::new(code, "why")));
-        Segment { id: format!("a/{start}"), start, seconds, lost }
+        SegmentReport { id: format!("a/{start}"), start, seconds, lost }
     }
 
     #[test]
@@ -180,13 +184,13 @@ mod tests {
             segment(10.0, 1.5, "bad-transcript"),
             segment(11.5, 0.5, "cut-word"),
         ];
-        let part = |recordings: &[&str], words| Unheard {
+        let part = |recordings: &[&str], words| UnheardText {
             recordings: recordings.iter().map(|name| (*name).to_owned()).collect(),
             words,
             text: "lost".to_owned(),
         };
         let unheard = [part(&["a", "b"], 3), part(&["b"], 4)];
-        let found = Recording::of("a", segments, &unheard);
+        let found = RecordingReport::of("a", segments, &unheard);
         let expected = [
             (0.0, 6.0, Fate::Kept),
             (6.0, 8.0, Fate::NoText),
@@ -207,7 +211,7 @@ mod tests {
         let segments = (0..3_600)
             .map(|at| segment(f64::from(at) * 10.0, 10.0, ["", "no-text"][at as usize % 2]))
             .collect();
-        let found = Recording::of("a", segments, &[]);
+        let found = RecordingReport::of("a", segments, &[]);
         assert_eq!((found.rejected.len(), found.more_rejected), (LISTED, 1_800 - LISTED as u64));
         assert_eq!(found.lost["no-text"].seconds, 18_000.0);
         let size = serde_json::to_vec(&found).map_or(usize::MAX, |json| json.len());

@@ -8,16 +8,16 @@ use stage_core::{
     Setup, StageError,
 };
 
-use super::fates::{Recording, Segment, Unheard};
+use super::fates::{RecordingReport, SegmentReport, UnheardText};
 use crate::plain::{JSON, to_json};
 
 /// The code of segments that a stage neither has nor has quarantined.
 const LEFT_OUT: &str = "left-out";
 
-struct Recordings;
+struct RecordingsStage;
 
 pub fn open(_: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
-    Ok(Job::Gather(Box::new(Recordings)))
+    Ok(Job::Gather(Box::new(RecordingsStage)))
 }
 
 /// A data set as it arrived.
@@ -60,13 +60,13 @@ struct Whole<'a> {
 }
 
 #[derive(Serialize)]
-struct Report<'a> {
-    recordings: Vec<Recording>,
+struct RecordingsReport<'a> {
+    recordings: Vec<RecordingReport>,
     /// Quarantined recordings.
     whole: Vec<Whole<'a>>,
 }
 
-impl GatherJob for Recordings {
+impl GatherJob for RecordingsStage {
     fn run(
         &mut self,
         input: GatherInput,
@@ -78,13 +78,13 @@ impl GatherJob for Recordings {
         let stages: Vec<Stage> = ports.flatten().filter_map(Stage::of).collect();
         // Those before the segments have none of them.
         let behind: Vec<&Stage> = stages.iter().filter(|stage| stage.is_about(&known)).collect();
-        let mut segments: BTreeMap<&str, Vec<Segment>> = BTreeMap::new();
+        let mut segments: BTreeMap<&str, Vec<SegmentReport>> = BTreeMap::new();
         for item in items {
             let recording = item.fields.text("recording").unwrap_or_default();
             let number = |name: &str| {
                 item.fields.number(name).filter(|number| number.is_finite()).unwrap_or_default()
             };
-            segments.entry(recording).or_default().push(Segment {
+            segments.entry(recording).or_default().push(SegmentReport {
                 id: item.id.to_string(),
                 start: number("start"),
                 seconds: number("seconds"),
@@ -92,10 +92,10 @@ impl GatherJob for Recordings {
             });
         }
         let unheard = unheard(&input, context)?;
-        let report = Report {
+        let report = RecordingsReport {
             recordings: segments
                 .into_iter()
-                .map(|(name, segments)| Recording::of(name, segments, &unheard))
+                .map(|(name, segments)| RecordingReport::of(name, segments, &unheard))
                 .collect(),
             whole: stages.iter().flat_map(|stage| stage.whole(&known)).collect(),
         };
@@ -123,7 +123,7 @@ impl<'a> Stage<'a> {
     }
 }
 
-fn unheard(input: &GatherInput, context: &mut dyn Context) -> Result<Vec<Unheard>, StageError> {
+fn unheard(input: &GatherInput, context: &mut dyn Context) -> Result<Vec<UnheardText>, StageError> {
     let blob = input.artifact("unheard").and_then(|fields| fields.blob("unheard")).cloned();
     let Some(blob) = blob else { return Ok(Vec::new()) };
     serde_json::from_slice(&context.read(&blob)?)

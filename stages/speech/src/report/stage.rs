@@ -9,7 +9,7 @@ use stage_core::{
     PortOutput, Setup, Stage, StageError, Value,
 };
 
-use super::summary::{Entry, Sum, Summary};
+use super::summary::{Sum, Summary, ValueSummary};
 use crate::plain::{JSON, stage};
 
 pub fn stages() -> Vec<Arc<dyn Stage>> {
@@ -71,7 +71,7 @@ fn total(sums: &[Bytes]) -> Result<Sum, StageError> {
 fn entries(
     fields: &Fields,
     context: &mut dyn Context,
-) -> Result<std::collections::BTreeMap<String, Entry>, StageError> {
+) -> Result<std::collections::BTreeMap<String, ValueSummary>, StageError> {
     let mut entries = std::collections::BTreeMap::new();
     for (name, value) in fields.iter() {
         entries.insert(name.to_string(), entry(value, context)?);
@@ -79,17 +79,17 @@ fn entries(
     Ok(entries)
 }
 
-fn entry(value: &Value, context: &mut dyn Context) -> Result<Entry, StageError> {
+fn entry(value: &Value, context: &mut dyn Context) -> Result<ValueSummary, StageError> {
     let blob = match value {
-        Value::Text(text) => return Ok(Entry::Text(text.to_string())),
-        Value::Number(number) => return Ok(Entry::Number(*number)),
+        Value::Text(text) => return Ok(ValueSummary::Text(text.to_string())),
+        Value::Number(number) => return Ok(ValueSummary::Number(*number)),
         Value::Blob(blob) => blob,
     };
     if &*blob.kind == JSON && blob.size <= MAX_INLINE_BYTES {
         let bytes = context.read(blob)?;
         if let Ok(json) = serde_json::from_slice(&bytes) {
-            return Ok(Entry::Json(json));
+            return Ok(ValueSummary::Json(json));
         }
     }
-    Ok(Entry::Blob { bytes: blob.size, kind: blob.kind.to_string() })
+    Ok(ValueSummary::Blob { bytes: blob.size, kind: blob.kind.to_string() })
 }

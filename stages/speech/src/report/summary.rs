@@ -11,22 +11,22 @@ use crate::numbers::quantile;
 /// The whole report, by the name of the stage.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Summary {
-    pub artifacts: BTreeMap<String, BTreeMap<String, Entry>>,
-    pub datasets: BTreeMap<String, Table>,
+    pub artifacts: BTreeMap<String, BTreeMap<String, ValueSummary>>,
+    pub datasets: BTreeMap<String, DatasetSummary>,
 }
 
 /// One data set.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
-pub struct Table {
-    pub fields: BTreeMap<String, Field>,
+pub struct DatasetSummary {
+    pub fields: BTreeMap<String, FieldSummary>,
     pub items: u64,
-    pub rejected: BTreeMap<String, Rejected>,
+    pub rejected: BTreeMap<String, QuarantineSummary>,
 }
 
 /// The statistics of one field.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum Field {
+pub enum FieldSummary {
     Text {
         characters: u64,
         distinct: u64,
@@ -51,7 +51,7 @@ pub enum Field {
 
 /// Items that were quarantined for one reason.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
-pub struct Rejected {
+pub struct QuarantineSummary {
     pub count: u64,
     pub examples: Vec<Example>,
 }
@@ -65,7 +65,7 @@ pub struct Example {
 /// One value of an artifact.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
-pub enum Entry {
+pub enum ValueSummary {
     Text(String),
     Number(f64),
     Blob { bytes: u64, kind: String },
@@ -97,8 +97,11 @@ const EXAMPLES: usize = 5;
 impl Summary {
     pub fn add_dataset(&mut self, stage: &str, sum: Sum, rejects: &[(String, Reject)]) {
         let fields = sum.fields.into_iter().map(|(name, values)| (name, values.into_field()));
-        let table =
-            Table { items: sum.items, fields: fields.collect(), rejected: rejected(rejects) };
+        let table = DatasetSummary {
+            items: sum.items,
+            fields: fields.collect(),
+            rejected: rejected(rejects),
+        };
         self.datasets.insert(stage.to_owned(), table);
     }
 
@@ -159,34 +162,40 @@ impl Values {
         self.bytes += other.bytes;
     }
 
-    fn into_field(self) -> Field {
+    fn into_field(self) -> FieldSummary {
         let items = self.texts + self.numbers.len() as u64 + self.blobs;
         if items == self.texts {
             let distinct = self.distinct.len() as u64;
-            Field::Text { characters: self.characters, distinct, items }
+            FieldSummary::Text { characters: self.characters, distinct, items }
         } else if items == self.blobs {
-            Field::Blob { bytes: self.bytes, items }
+            FieldSummary::Blob { bytes: self.bytes, items }
         } else if self.texts + self.blobs == 0 {
             number_field(self.numbers, items)
         } else {
-            Field::Mixed { items }
+            FieldSummary::Mixed { items }
         }
     }
 }
 
 /// Sorted for the median before they are summed, so that the sum does not depend on the order of
 /// the items.
-fn number_field(mut numbers: Vec<f64>, items: u64) -> Field {
+fn number_field(mut numbers: Vec<f64>, items: u64) -> FieldSummary {
     let median = quantile(&mut numbers, 0.5).unwrap_or_default();
     let at = |index: usize| numbers.get(index).copied().unwrap_or_default();
     let total = numbers.iter().sum();
-    Field::Number { items, max: at(numbers.len().saturating_sub(1)), median, min: at(0), total }
+    FieldSummary::Number {
+        items,
+        max: at(numbers.len().saturating_sub(1)),
+        median,
+        min: at(0),
+        total,
+    }
 }
 
-fn rejected(rejects: &[(String, Reject)]) -> BTreeMap<String, Rejected> {
+fn rejected(rejects: &[(String, Reject)]) -> BTreeMap<String, QuarantineSummary> {
     let mut sorted: Vec<&(String, Reject)> = rejects.iter().collect();
     sorted.sort_by(|one, other| one.0.cmp(&other.0));
-    let mut found: BTreeMap<String, Rejected> = BTreeMap::new();
+    let mut found: BTreeMap<String, QuarantineSummary> = BTreeMap::new();
     for (id, reject) in sorted {
         let entry = found.entry(reject.code.clone()).or_default();
         entry.count += 1;

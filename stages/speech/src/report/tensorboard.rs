@@ -10,7 +10,7 @@ use stage_core::{
 use stage_formats::FormatError;
 use stage_formats::tensorboard::{self, Audio, EventWriter, Moment};
 
-use crate::audio::decode::{Options, decode};
+use crate::audio::decode::{DecodeOptions, decode};
 use crate::audio::wav;
 use crate::plain;
 
@@ -30,7 +30,8 @@ impl GatherJob for Listening {
         input: GatherInput,
         context: &mut dyn Context,
     ) -> Result<GatherOutput, StageError> {
-        let mut heard: Vec<Heard> = input.items("input")?.iter().map(Heard::of).collect();
+        let mut heard: Vec<EventRecording> =
+            input.items("input")?.iter().map(EventRecording::of).collect();
         heard.sort_by(|one, other| (one.step, one.name).cmp(&(other.step, other.name)));
         let mut writer = EventWriter::new(Vec::new(), 0.0)?;
         texts(&heard, &mut writer)?;
@@ -47,17 +48,17 @@ impl GatherJob for Listening {
 }
 
 /// A recording for the event file.
-struct Heard<'a> {
+struct EventRecording<'a> {
     item: &'a Item,
     name: &'a str,
     step: u64,
 }
 
-impl Heard<'_> {
-    fn of(item: &Item) -> Heard<'_> {
+impl EventRecording<'_> {
+    fn of(item: &Item) -> EventRecording<'_> {
         let name = item.fields.text("sentence").unwrap_or(&item.id);
         let step = item.fields.number("step").unwrap_or(0.0).max(0.0) as u64;
-        Heard { item, name, step }
+        EventRecording { item, name, step }
     }
 
     fn write(
@@ -70,8 +71,9 @@ impl Heard<'_> {
         };
         let blob = self.item.fields.blob("audio").ok_or_else(|| unheard("there is none".into()))?;
         let bytes = context.read(blob)?;
-        let clip =
-            decode(&bytes, &Options::default()).map_err(|fault| unheard(fault.to_string()))?.clip;
+        let clip = decode(&bytes, &DecodeOptions::default())
+            .map_err(|fault| unheard(fault.to_string()))?
+            .clip;
         let (rate, channels, frames) = (clip.rate, clip.channels, clip.frames() as u64);
         let (wav, _) = wav::write(clip).map_err(|fault| unheard(fault.to_string()))?;
         let audio = Audio { rate, channels, frames, wav: &wav };
@@ -81,7 +83,10 @@ impl Heard<'_> {
 }
 
 /// The texts, once for each sentence.
-fn texts(heard: &[Heard<'_>], writer: &mut EventWriter<Vec<u8>>) -> Result<(), FormatError> {
+fn texts(
+    heard: &[EventRecording<'_>],
+    writer: &mut EventWriter<Vec<u8>>,
+) -> Result<(), FormatError> {
     let said = heard.iter().filter_map(|heard| Some((heard.name, heard.item.fields.text("text")?)));
     let said: std::collections::BTreeMap<&str, &str> = said.collect();
     let at = Moment { step: 0, seconds: 0.0 };

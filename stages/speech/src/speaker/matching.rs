@@ -32,7 +32,7 @@ pub fn open(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
 }
 
 /// A clip with its voice.
-struct Found {
+struct MatchedClip {
     place: usize,
     voice: String,
     cosine: f64,
@@ -40,7 +40,7 @@ struct Found {
 
 /// The report on one voice. Numbers are rounded.
 #[derive(Serialize)]
-struct Line {
+struct VoiceReport {
     speaker: String,
     clips: usize,
     lowest_cosine: Option<f64>,
@@ -117,12 +117,12 @@ impl Match {
         &self,
         clips: &[(usize, Direction)],
         known: &[Voice],
-    ) -> (Vec<Found>, Vec<(usize, Reject)>) {
+    ) -> (Vec<MatchedClip>, Vec<(usize, Reject)>) {
         let (mut found, mut far) = (Vec::new(), Vec::new());
         for (place, clip) in clips {
             match nearest(known, clip) {
                 Some((voice, cosine)) if cosine >= self.min_cosine => {
-                    found.push(Found { place: *place, voice: voice.name.clone(), cosine });
+                    found.push(MatchedClip { place: *place, voice: voice.name.clone(), cosine });
                 }
                 Some((voice, cosine)) => {
                     let reason = format!(
@@ -143,7 +143,7 @@ impl Match {
         &self,
         clips: &[(usize, Direction)],
         context: &mut dyn Context,
-    ) -> Result<(Vec<Voice>, Vec<Found>), StageError> {
+    ) -> Result<(Vec<Voice>, Vec<MatchedClip>), StageError> {
         if clips.len() > MOST {
             return Err(StageError::failed(format!(
                 "{} clips are more than the {MOST} that can be grouped by voice: set `reference` \
@@ -169,7 +169,7 @@ impl Match {
         let found = members.into_iter().map(|(member, name)| {
             let own = known.iter().filter(|voice| voice.name == name);
             let cosine = nearest(own, directions[member]).map_or(0.0, |(_, cosine)| cosine);
-            Found { place: clips[member].0, voice: name, cosine }
+            MatchedClip { place: clips[member].0, voice: name, cosine }
         });
         let found = found.collect();
         Ok((known, found))
@@ -235,9 +235,9 @@ fn compare(one: &[f64], other: &[f64]) -> std::cmp::Ordering {
     pairs.fold(std::cmp::Ordering::Equal, std::cmp::Ordering::then)
 }
 
-fn kept(items: &[Item], mut found: Vec<Found>) -> Vec<NewItem> {
+fn kept(items: &[Item], mut found: Vec<MatchedClip>) -> Vec<NewItem> {
     found.sort_by_key(|found| found.place);
-    let keep = |found: Found| {
+    let keep = |found: MatchedClip| {
         NewItem::kept(&items[found.place])
             .with("speaker", NewValue::Text(found.voice))
             .with("speaker_cosine", NewValue::Number(rounded(found.cosine)))
@@ -245,7 +245,7 @@ fn kept(items: &[Item], mut found: Vec<Found>) -> Vec<NewItem> {
     found.into_iter().map(keep).collect()
 }
 
-fn report(known: &[Voice], found: &[Found]) -> Vec<Line> {
+fn report(known: &[Voice], found: &[MatchedClip]) -> Vec<VoiceReport> {
     let line = |voice: &Voice| {
         let own = found.iter().filter(|found| found.voice == voice.name);
         let mut cosines: Vec<f64> = own.map(|found| found.cosine).collect();
@@ -254,7 +254,7 @@ fn report(known: &[Voice], found: &[Found]) -> Vec<Line> {
             speaker: other.name.clone(),
             cosine: rounded(cosine),
         });
-        Line {
+        VoiceReport {
             speaker: voice.name.clone(),
             clips: cosines.len(),
             lowest_cosine: quantile(&mut cosines, 0.0).map(rounded),
@@ -263,7 +263,7 @@ fn report(known: &[Voice], found: &[Found]) -> Vec<Line> {
             nearest,
         }
     };
-    let mut lines: Vec<Line> = known.iter().map(line).collect();
+    let mut lines: Vec<VoiceReport> = known.iter().map(line).collect();
     lines.sort_by(|one, other| {
         other.clips.cmp(&one.clips).then_with(|| one.speaker.cmp(&other.speaker))
     });

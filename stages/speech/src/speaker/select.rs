@@ -1,6 +1,6 @@
 //! `speaker.select`: the speakers with the most clips or minutes.
 
-use super::stats::{Speaker, UNNAMED};
+use super::stats::{SpeakerStats, UNNAMED};
 
 /// The criterion for ranking speakers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -22,8 +22,8 @@ pub enum SelectError {
 }
 
 /// Names of the first `top` speakers, the largest first; ties in the order of their names.
-pub fn select(speakers: &[Speaker], by: By, top: usize) -> Result<Vec<String>, SelectError> {
-    let mut named: Vec<&Speaker> =
+pub fn select(speakers: &[SpeakerStats], by: By, top: usize) -> Result<Vec<String>, SelectError> {
+    let mut named: Vec<&SpeakerStats> =
         speakers.iter().filter(|speaker| speaker.speaker != UNNAMED).collect();
     if named.is_empty() {
         return Err(SelectError::NoSpeakers);
@@ -32,7 +32,7 @@ pub fn select(speakers: &[Speaker], by: By, top: usize) -> Result<Vec<String>, S
     if by == By::Minutes && unmeasured > 0 {
         return Err(SelectError::NoDurations { clips: unmeasured });
     }
-    let size = |speaker: &Speaker| match by {
+    let size = |speaker: &SpeakerStats| match by {
         By::Clips => speaker.clips as f64,
         By::Minutes => speaker.minutes,
     };
@@ -45,12 +45,16 @@ pub fn select(speakers: &[Speaker], by: By, top: usize) -> Result<Vec<String>, S
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used)]
-    use super::super::stats::{Clip, Stats};
+    use super::super::stats::{ClipProperties, SpeakerTotals};
     use super::*;
 
-    fn speakers() -> Vec<Speaker> {
-        let clip = |speaker, seconds| Clip { speaker, seconds: Some(seconds), ..Clip::default() };
-        Stats::of([
+    fn speakers() -> Vec<SpeakerStats> {
+        let clip = |speaker, seconds| ClipProperties {
+            speaker,
+            seconds: Some(seconds),
+            ..ClipProperties::default()
+        };
+        SpeakerTotals::of([
             clip(Some("b"), 1.0),
             clip(Some("b"), 1.0),
             clip(Some("a"), 1.0),
@@ -72,10 +76,11 @@ mod tests {
 
     #[test]
     fn nameless_and_unmeasured_clips_are_an_error_and_not_a_guess() {
-        let unnamed = Stats::of([Clip::default()]).into_speakers();
+        let unnamed = SpeakerTotals::of([ClipProperties::default()]).into_speakers();
         assert_eq!(select(&unnamed, By::Clips, 1), Err(SelectError::NoSpeakers));
         let unmeasured =
-            Stats::of([Clip { speaker: Some("a"), ..Clip::default() }]).into_speakers();
+            SpeakerTotals::of([ClipProperties { speaker: Some("a"), ..ClipProperties::default() }])
+                .into_speakers();
         assert_eq!(select(&unmeasured, By::Minutes, 1), Err(SelectError::NoDurations { clips: 1 }));
     }
 }

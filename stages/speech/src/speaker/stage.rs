@@ -11,7 +11,7 @@ use stage_core::{
 
 use super::matching;
 use super::select::{By, select};
-use super::stats::{self, Clip, Speaker, UNNAMED};
+use super::stats::{self, ClipProperties, SpeakerStats, UNNAMED};
 use crate::plain::{JSON, stage, to_json, unknown_choice};
 
 pub fn stages() -> Vec<Arc<dyn Stage>> {
@@ -22,8 +22,8 @@ pub fn stages() -> Vec<Arc<dyn Stage>> {
     ]
 }
 
-fn clip(item: &Item) -> Clip<'_> {
-    Clip {
+fn clip(item: &Item) -> ClipProperties<'_> {
+    ClipProperties {
         speaker: item.fields.text("speaker"),
         seconds: item.fields.number("seconds"),
         text: item.fields.text("text"),
@@ -31,23 +31,23 @@ fn clip(item: &Item) -> Clip<'_> {
     }
 }
 
-fn report(speakers: &[Speaker]) -> Result<(String, NewValue), StageError> {
+fn report(speakers: &[SpeakerStats]) -> Result<(String, NewValue), StageError> {
     Ok(("report".to_owned(), NewValue::bytes(JSON, to_json(&speakers)?)))
 }
 
-struct Stats;
+struct StatsStage;
 
 fn open_stats(_: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
-    Ok(Job::Gather(Box::new(Stats)))
+    Ok(Job::Gather(Box::new(StatsStage)))
 }
 
-impl GatherJob for Stats {
+impl GatherJob for StatsStage {
     fn sum(&self, items: &[Item]) -> Option<Bytes> {
-        postcard::to_stdvec(&stats::Stats::of(items.iter().map(clip))).ok().map(Bytes::from)
+        postcard::to_stdvec(&stats::SpeakerTotals::of(items.iter().map(clip))).ok().map(Bytes::from)
     }
 
     fn run(&mut self, input: GatherInput, _: &mut dyn Context) -> Result<GatherOutput, StageError> {
-        let mut all = stats::Stats::default();
+        let mut all = stats::SpeakerTotals::default();
         for sum in input.sums("input", self)? {
             all.merge(postcard::from_bytes(&sum).map_err(|error| {
                 StageError::failed(format!("the totals of some clips cannot be read: {error}"))
@@ -90,7 +90,7 @@ impl GatherJob for Select {
         context: &mut dyn Context,
     ) -> Result<GatherOutput, StageError> {
         let items = input.items("input")?;
-        let speakers = stats::Stats::of(items.iter().map(clip)).into_speakers();
+        let speakers = stats::SpeakerTotals::of(items.iter().map(clip)).into_speakers();
         let names = select(&speakers, self.by, self.top)
             .map_err(|error| StageError::failed(error.to_string()))?;
         context.set_aside("input", nameless(items))?;
@@ -100,7 +100,7 @@ impl GatherJob for Select {
             .filter(|item| item.fields.text("speaker").is_some_and(is_selected))
             .map(NewItem::kept)
             .collect();
-        let mut chosen: Vec<Speaker> =
+        let mut chosen: Vec<SpeakerStats> =
             speakers.into_iter().filter(|speaker| is_selected(&speaker.speaker)).collect();
         chosen.sort_by_key(|speaker| names.iter().position(|name| *name == speaker.speaker));
         let listed = ("names".to_owned(), NewValue::Text(names.join("\n")));

@@ -6,7 +6,7 @@ use crate::numbers::quantile;
 
 /// The properties of an item that the statistics use.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Clip<'a> {
+pub struct ClipProperties<'a> {
     pub speaker: Option<&'a str>,
     pub seconds: Option<f64>,
     pub text: Option<&'a str>,
@@ -16,7 +16,7 @@ pub struct Clip<'a> {
 
 /// The statistics of one speaker.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
-pub struct Speaker {
+pub struct SpeakerStats {
     pub speaker: String,
     pub clips: u64,
     pub minutes: f64,
@@ -43,11 +43,11 @@ struct Sums {
 
 /// Clips added up by speaker, in the order of the names.
 #[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct Stats(BTreeMap<String, Sums>);
+pub struct SpeakerTotals(BTreeMap<String, Sums>);
 
-impl Stats {
-    pub fn of<'a>(clips: impl IntoIterator<Item = Clip<'a>>) -> Stats {
-        let mut stats = Stats::default();
+impl SpeakerTotals {
+    pub fn of<'a>(clips: impl IntoIterator<Item = ClipProperties<'a>>) -> SpeakerTotals {
+        let mut stats = SpeakerTotals::default();
         for clip in clips {
             let name = clip.speaker.unwrap_or(UNNAMED);
             match stats.0.get_mut(name) {
@@ -59,19 +59,19 @@ impl Stats {
     }
 
     /// Adds the clips of another.
-    pub fn merge(&mut self, other: Stats) {
+    pub fn merge(&mut self, other: SpeakerTotals) {
         for (name, sums) in other.0 {
             self.0.entry(name).or_default().merge(sums);
         }
     }
 
-    pub fn into_speakers(self) -> Vec<Speaker> {
+    pub fn into_speakers(self) -> Vec<SpeakerStats> {
         self.0.into_iter().map(|(name, sums)| sums.into_speaker(name)).collect()
     }
 }
 
 impl Sums {
-    fn add(&mut self, clip: Clip<'_>) {
+    fn add(&mut self, clip: ClipProperties<'_>) {
         self.clips += 1;
         match clip.seconds.filter(|seconds| seconds.is_finite() && *seconds >= 0.0) {
             Some(seconds) => self.microseconds += (seconds * 1e6).round() as u64,
@@ -89,8 +89,8 @@ impl Sums {
         self.without_duration += other.without_duration;
     }
 
-    fn into_speaker(mut self, name: String) -> Speaker {
-        Speaker {
+    fn into_speaker(mut self, name: String) -> SpeakerStats {
+        SpeakerStats {
             speaker: name,
             clips: self.clips,
             minutes: self.microseconds as f64 / 60e6,
@@ -107,14 +107,19 @@ mod tests {
 
     #[test]
     fn clips_add_up_by_speaker_and_missing_measures_are_counted() {
-        let clip = |speaker, seconds, text, snr| Clip { speaker, seconds, text: Some(text), snr };
+        let clip = |speaker, seconds, text, snr| ClipProperties {
+            speaker,
+            seconds,
+            text: Some(text),
+            snr,
+        };
         let clips = [
             clip(Some("b"), Some(30.0), "äiti", Some(10.0)),
             clip(Some("a"), Some(60.0), "isä", None),
             clip(Some("b"), None, "koti", Some(20.0)),
             clip(None, Some(f64::NAN), "", None),
         ];
-        let found = Stats::of(clips).into_speakers();
+        let found = SpeakerTotals::of(clips).into_speakers();
         let brief: Vec<_> = found
             .iter()
             .map(|s| {
@@ -136,8 +141,8 @@ mod tests {
             let side = |one: usize| {
                 clips.iter().enumerate().filter(move |(at, _)| division >> at & 1 == one)
             };
-            let mut both = Stats::of(side(0).map(|(_, clip)| *clip));
-            both.merge(Stats::of(side(1).map(|(_, clip)| *clip)));
+            let mut both = SpeakerTotals::of(side(0).map(|(_, clip)| *clip));
+            both.merge(SpeakerTotals::of(side(1).map(|(_, clip)| *clip)));
             assert_eq!(both.into_speakers(), found, "{division:b}");
         }
     }

@@ -2,45 +2,57 @@
 
 use stage_expression::{Aggregate, Whole};
 
-use super::table::{Missing, Table};
+use super::table::{Missing, SentenceTable};
 use crate::numbers::quantile;
 
 /// A measure of one candidate, with its numbers for each sentence.
 #[derive(Debug, Clone)]
-pub enum Measured {
+pub enum MeasureValues {
     Number(f64),
     Mean(Vec<f64>),
     Quantile(f64, Vec<f64>),
     Sum(Vec<f64>),
     /// The value of the base for the other side.
     Base,
-    Negative(Box<Measured>),
-    Binary(stage_expression::Operator, Box<Measured>, Box<Measured>),
+    Negative(Box<MeasureValues>),
+    Binary(stage_expression::Operator, Box<MeasureValues>, Box<MeasureValues>),
 }
 
-impl Measured {
+impl MeasureValues {
     /// The numbers of a candidate.
     ///
     /// # Errors
     ///
     /// If a sentence lacks one.
-    pub fn of(whole: &Whole, candidate: &str, table: &Table<'_>) -> Result<Measured, Missing> {
-        let boxed = |whole: &Whole| Measured::of(whole, candidate, table).map(Box::new);
+    pub fn of(
+        whole: &Whole,
+        candidate: &str,
+        table: &SentenceTable<'_>,
+    ) -> Result<MeasureValues, Missing> {
+        let boxed = |whole: &Whole| MeasureValues::of(whole, candidate, table).map(Box::new);
         Ok(match whole {
-            Whole::Number(number) => Measured::Number(*number),
-            Whole::Base => Measured::Base,
-            Whole::Negative(inner) => Measured::Negative(boxed(inner)?),
+            Whole::Number(number) => MeasureValues::Number(*number),
+            Whole::Base => MeasureValues::Base,
+            Whole::Negative(inner) => MeasureValues::Negative(boxed(inner)?),
             Whole::Binary(operator, left, right) => {
-                Measured::Binary(*operator, boxed(left)?, boxed(right)?)
+                MeasureValues::Binary(*operator, boxed(left)?, boxed(right)?)
             }
             Whole::Aggregate(aggregate) => match aggregate {
-                Aggregate::Mean(each) => Measured::Mean(table.numbers(candidate, each)?),
-                Aggregate::Median(each) => Measured::Quantile(0.5, table.numbers(candidate, each)?),
-                Aggregate::P90(each) => Measured::Quantile(0.9, table.numbers(candidate, each)?),
-                Aggregate::Min(each) => Measured::Quantile(0.0, table.numbers(candidate, each)?),
-                Aggregate::Max(each) => Measured::Quantile(1.0, table.numbers(candidate, each)?),
-                Aggregate::Share(test) => Measured::Mean(table.passes(candidate, test)?),
-                Aggregate::Count(test) => Measured::Sum(table.passes(candidate, test)?),
+                Aggregate::Mean(each) => MeasureValues::Mean(table.numbers(candidate, each)?),
+                Aggregate::Median(each) => {
+                    MeasureValues::Quantile(0.5, table.numbers(candidate, each)?)
+                }
+                Aggregate::P90(each) => {
+                    MeasureValues::Quantile(0.9, table.numbers(candidate, each)?)
+                }
+                Aggregate::Min(each) => {
+                    MeasureValues::Quantile(0.0, table.numbers(candidate, each)?)
+                }
+                Aggregate::Max(each) => {
+                    MeasureValues::Quantile(1.0, table.numbers(candidate, each)?)
+                }
+                Aggregate::Share(test) => MeasureValues::Mean(table.passes(candidate, test)?),
+                Aggregate::Count(test) => MeasureValues::Sum(table.passes(candidate, test)?),
             },
         })
     }
@@ -48,15 +60,15 @@ impl Measured {
     /// The value over these sentences; `base` is that of the other side for the base.
     pub fn value(&self, places: &[u32], base: f64) -> f64 {
         match self {
-            Measured::Number(number) => *number,
-            Measured::Base => base,
-            Measured::Negative(inner) => -inner.value(places, base),
-            Measured::Binary(operator, left, right) => {
+            MeasureValues::Number(number) => *number,
+            MeasureValues::Base => base,
+            MeasureValues::Negative(inner) => -inner.value(places, base),
+            MeasureValues::Binary(operator, left, right) => {
                 operator.apply(left.value(places, base), right.value(places, base))
             }
-            Measured::Mean(numbers) => sum(numbers, places) / places.len() as f64,
-            Measured::Sum(numbers) => sum(numbers, places),
-            Measured::Quantile(share, numbers) => {
+            MeasureValues::Mean(numbers) => sum(numbers, places) / places.len() as f64,
+            MeasureValues::Sum(numbers) => sum(numbers, places),
+            MeasureValues::Quantile(share, numbers) => {
                 let mut drawn: Vec<f64> = at(numbers, places).collect();
                 quantile(&mut drawn, *share).unwrap_or(f64::NAN)
             }

@@ -5,7 +5,7 @@
 
 /// Votes by winner and loser: `wins[i][j]` is how often `i` was preferred to `j`.
 #[derive(Debug, Clone, Default)]
-pub struct Votes {
+pub struct WinCounts {
     wins: Vec<Vec<f64>>,
 }
 
@@ -20,9 +20,9 @@ pub struct Strengths {
 const STEPS: usize = 100;
 const EXACT: f64 = 1e-12;
 
-impl Votes {
-    pub fn new(competitors: usize) -> Votes {
-        Votes { wins: vec![vec![0.0; competitors]; competitors] }
+impl WinCounts {
+    pub fn new(competitors: usize) -> WinCounts {
+        WinCounts { wins: vec![vec![0.0; competitors]; competitors] }
     }
 
     pub fn win(&mut self, winner: usize, loser: usize) {
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn equal_votes_are_equal_strengths() {
-        let mut votes = Votes::new(2);
+        let mut votes = WinCounts::new(2);
         (0..5).for_each(|_| votes.tie(0, 1));
         let found = votes.fit(1.0);
         assert_eq!(found.values, [0.0, 0.0]);
@@ -132,7 +132,7 @@ mod tests {
     /// Without a prior its strength would be infinite.
     #[test]
     fn one_that_never_lost_has_a_finite_strength() {
-        let mut votes = Votes::new(3);
+        let mut votes = WinCounts::new(3);
         (0..10).for_each(|_| votes.win(0, 1));
         (0..10).for_each(|_| votes.win(0, 2));
         let found = votes.fit(1.0);
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn one_without_votes_is_as_uncertain_as_the_prior() {
-        let mut votes = Votes::new(3);
+        let mut votes = WinCounts::new(3);
         votes.win(0, 1);
         let found = votes.fit(0.7);
         assert_eq!(found.values[2], 0.0);

@@ -7,7 +7,7 @@ use stage_expression::{Each, Lacks, Test};
 
 /// The items by candidate and sentence.
 #[derive(Clone, Debug, Default)]
-pub struct Table<'a> {
+pub struct SentenceTable<'a> {
     pub sentences: Vec<&'a str>,
     items: BTreeMap<&'a str, BTreeMap<&'a str, &'a Fields>>,
 }
@@ -33,13 +33,13 @@ pub struct Twice {
     pub sentence: String,
 }
 
-impl<'a> Table<'a> {
+impl<'a> SentenceTable<'a> {
     /// `place` gives the candidate and the sentence of an item.
     pub fn of(
         items: &'a [Item],
         place: impl Fn(&'a Item) -> (&'a str, &'a str),
-    ) -> Result<Table<'a>, Twice> {
-        let mut table = Table::default();
+    ) -> Result<SentenceTable<'a>, Twice> {
+        let mut table = SentenceTable::default();
         let mut sentences = BTreeSet::new();
         for item in items {
             let (candidate, sentence) = place(item);
@@ -68,7 +68,7 @@ impl<'a> Table<'a> {
     }
 
     /// With only the sentences that all these candidates have.
-    pub fn shared(&self, candidates: &[&str]) -> Table<'a> {
+    pub fn shared(&self, candidates: &[&str]) -> SentenceTable<'a> {
         let mut table = self.clone();
         let has = |candidate: &&str, sentence: &str| {
             self.items.get(*candidate).is_some_and(|own| own.contains_key(sentence))
@@ -128,8 +128,9 @@ mod tests {
         Item::new(id, cer.into_iter().chain(stop).collect())
     }
 
-    fn table(items: &[Item]) -> Table<'_> {
-        Table::of(items, |item| item.id.split_once('@').map(|(a, b)| (b, a)).unwrap()).unwrap()
+    fn table(items: &[Item]) -> SentenceTable<'_> {
+        SentenceTable::of(items, |item| item.id.split_once('@').map(|(a, b)| (b, a)).unwrap())
+            .unwrap()
     }
 
     fn broken() -> Test {
@@ -192,7 +193,7 @@ mod tests {
     #[test]
     fn a_sentence_that_was_measured_twice_is_refused() {
         let items = [item("a@x", None, None), item("a@x", None, None)];
-        let error = Table::of(&items, |_| ("x", "a")).unwrap_err();
+        let error = SentenceTable::of(&items, |_| ("x", "a")).unwrap_err();
         assert_eq!(error.to_string(), "`x` has the sentence `a` twice");
     }
 }

@@ -10,7 +10,7 @@ use super::reader::Reader;
 
 /// A clip to be checked.
 #[derive(Debug, Clone, Copy)]
-pub struct Clip<'a> {
+pub struct ClipText<'a> {
     pub id: &'a str,
     pub text: &'a str,
     pub language: Option<&'a str>,
@@ -18,16 +18,16 @@ pub struct Clip<'a> {
 
 /// The options of the check.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct AuditOptions {
     /// Characters that may be dropped, such as punctuation.
     pub allow: Vec<char>,
     /// The number of ids kept for each unknown character.
     pub examples: usize,
 }
 
-impl Default for Options {
+impl Default for AuditOptions {
     fn default() -> Self {
-        Options { allow: Vec::new(), examples: 5 }
+        AuditOptions { allow: Vec::new(), examples: 5 }
     }
 }
 
@@ -111,9 +111,9 @@ struct Count {
 ///
 /// If the reader cannot read the language of a clip.
 pub fn audit<'a>(
-    clips: impl IntoIterator<Item = Clip<'a>>,
+    clips: impl IntoIterator<Item = ClipText<'a>>,
     reader: &Reader,
-    options: &Options,
+    options: &AuditOptions,
 ) -> Result<Audit, StageError> {
     let mut audit = Audit::default();
     let mut counts: BTreeMap<char, Count> = BTreeMap::new();
@@ -146,7 +146,7 @@ impl Count {
         }
     }
 
-    fn into_unknown(self, character: char, options: &Options) -> Unknown {
+    fn into_unknown(self, character: char, options: &AuditOptions) -> Unknown {
         Unknown {
             character,
             code_point: format!("U+{:04X}", character as u32),
@@ -224,8 +224,8 @@ mod tests {
         Vocabulary::from_bytes(br#"{"<unk>": 0, "a": 1, "b": 2, " ": 3}"#).unwrap()
     }
 
-    fn audit(clips: &[(&str, &str)], reader: &Reader, options: &Options) -> Audit {
-        let clips = clips.iter().map(|(id, text)| Clip { id, text, language: None });
+    fn audit(clips: &[(&str, &str)], reader: &Reader, options: &AuditOptions) -> Audit {
+        let clips = clips.iter().map(|(id, text)| ClipText { id, text, language: None });
         super::audit(clips, reader, options).unwrap()
     }
 
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn unknown_characters_are_counted_with_the_first_ids() {
         let clips = [("c3", "a-b 7"), ("c1", "A B--"), ("c2", "ab")];
-        let audit = audit(&clips, &reader(true), &Options::default());
+        let audit = audit(&clips, &reader(true), &AuditOptions::default());
         let brief: Vec<_> = audit
             .unknown
             .iter()
@@ -251,19 +251,19 @@ mod tests {
     #[test]
     fn the_gate_opens_when_every_unknown_character_is_allowed() {
         let clips = [("c1", "a-b")];
-        let closed = audit(&clips, &reader(true), &Options::default()).gate().unwrap_err();
+        let closed = audit(&clips, &reader(true), &AuditOptions::default()).gate().unwrap_err();
         assert_eq!(
             closed.to_string(),
             "1 character in 1 place is unknown to the tokenizer: `-` U+002D (once, as in `c1`)"
         );
-        let allowed = Options { allow: vec!['-'], ..Options::default() };
+        let allowed = AuditOptions { allow: vec!['-'], ..AuditOptions::default() };
         assert_eq!(audit(&clips, &reader(true), &allowed).gate(), Ok(()));
     }
 
     #[test]
     fn the_message_names_every_character_of_a_text_and_counts_those_of_another_script() {
         let gate = |text: String| {
-            let closed = audit(&[("c1", &text)], &reader(true), &Options::default()).gate();
+            let closed = audit(&[("c1", &text)], &reader(true), &AuditOptions::default()).gate();
             closed.unwrap_err().to_string()
         };
         let few: String = "cdefghijklmnopq".to_owned();
@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn upper_case_counts_as_unknown_where_the_tokenizer_does_not_lower() {
-        let strict = audit(&[("c", "Ab")], &reader(false), &Options::default());
+        let strict = audit(&[("c", "Ab")], &reader(false), &AuditOptions::default());
         assert_eq!(strict.unknown.len(), 1);
     }
 

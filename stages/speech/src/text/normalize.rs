@@ -14,9 +14,9 @@ use super::number::{self, Language};
 
 /// The options of the normalisation.
 #[derive(Debug, Clone)]
-pub struct Options {
-    pub form: Form,
-    pub case: Case,
+pub struct NormalizeOptions {
+    pub form: UnicodeForm,
+    pub case: LetterCase,
     /// The rules for upper and lower case.
     pub letters: Letters,
     /// Categories of characters that do not change.
@@ -28,7 +28,7 @@ pub struct Options {
 
 /// The Unicode form of the result: that of the target tokenizer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Form {
+pub enum UnicodeForm {
     #[default]
     Nfc,
     Nfd,
@@ -36,7 +36,7 @@ pub enum Form {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Case {
+pub enum LetterCase {
     #[default]
     Keep,
     Lower,
@@ -53,11 +53,11 @@ pub enum Joiners {
     Remove,
 }
 
-impl Default for Options {
+impl Default for NormalizeOptions {
     fn default() -> Self {
-        Options {
-            form: Form::Nfc,
-            case: Case::Keep,
+        NormalizeOptions {
+            form: UnicodeForm::Nfc,
+            case: LetterCase::Keep,
             letters: Letters::Usual,
             keep: Vec::new(),
             joiners: Joiners::Indic,
@@ -68,7 +68,7 @@ impl Default for Options {
 
 /// A text in its normal form, and the changes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Normalized {
+pub struct NormalText {
     pub text: String,
     /// The number of times that each character was replaced or removed.
     pub replaced: BTreeMap<char, u32>,
@@ -87,8 +87,8 @@ pub struct Normalized {
 const MAX_PASSES: usize = 4;
 
 /// Normalises one text.
-pub fn normalize(text: &str, options: &Options) -> Normalized {
-    let mut result = Normalized { text: text.to_owned(), ..Normalized::default() };
+pub fn normalize(text: &str, options: &NormalizeOptions) -> NormalText {
+    let mut result = NormalText { text: text.to_owned(), ..NormalText::default() };
     for _ in 0..MAX_PASSES {
         let before = result.text.clone();
         pass(&mut result, options);
@@ -101,7 +101,7 @@ pub fn normalize(text: &str, options: &Options) -> Normalized {
     result
 }
 
-fn pass(result: &mut Normalized, options: &Options) {
+fn pass(result: &mut NormalText, options: &NormalizeOptions) {
     let formed = to_form(&result.text, options.form);
     result.recomposed |= formed != result.text;
     let replaced = replace_characters(&formed, options, &mut result.replaced);
@@ -114,9 +114,9 @@ fn pass(result: &mut Normalized, options: &Options) {
         }
     };
     let cased = match options.case {
-        Case::Keep => spelled.clone(),
-        Case::Lower => case::lower(&spelled, options.letters),
-        Case::Upper => case::upper(&spelled, options.letters),
+        LetterCase::Keep => spelled.clone(),
+        LetterCase::Lower => case::lower(&spelled, options.letters),
+        LetterCase::Upper => case::upper(&spelled, options.letters),
     };
     result.recased |= cased != spelled;
     let spaced = if options.keep.contains(&Kind::Space) {
@@ -127,15 +127,19 @@ fn pass(result: &mut Normalized, options: &Options) {
     result.text = to_form(&spaced, options.form);
 }
 
-fn to_form(text: &str, form: Form) -> String {
+fn to_form(text: &str, form: UnicodeForm) -> String {
     match form {
-        Form::Nfc => text.nfc().collect(),
-        Form::Nfd => text.nfd().collect(),
-        Form::Nfkc => text.nfkc().collect(),
+        UnicodeForm::Nfc => text.nfc().collect(),
+        UnicodeForm::Nfd => text.nfd().collect(),
+        UnicodeForm::Nfkc => text.nfkc().collect(),
     }
 }
 
-fn replace_characters(text: &str, options: &Options, counts: &mut BTreeMap<char, u32>) -> String {
+fn replace_characters(
+    text: &str,
+    options: &NormalizeOptions,
+    counts: &mut BTreeMap<char, u32>,
+) -> String {
     let mut result = String::with_capacity(text.len());
     for character in text.chars() {
         let change = if characters::is_joiner(character) {
@@ -171,7 +175,7 @@ mod tests {
     use super::*;
 
     fn plain(text: &str) -> String {
-        normalize(text, &Options::default()).text
+        normalize(text, &NormalizeOptions::default()).text
     }
 
     #[test]
@@ -188,7 +192,7 @@ mod tests {
     fn joiners_stay_where_they_are_spelling() {
         assert_eq!(plain("ક્\u{200D}ષ"), "ક્\u{200D}ષ");
         assert_eq!(plain("a\u{200D}b\u{200C}"), "ab");
-        let remove = Options { joiners: Joiners::Remove, ..Options::default() };
+        let remove = NormalizeOptions { joiners: Joiners::Remove, ..NormalizeOptions::default() };
         assert_eq!(normalize("ક્\u{200D}ષ", &remove).text, "ક્ષ");
     }
 
@@ -196,7 +200,7 @@ mod tests {
     fn each_change_is_counted() {
         let found = normalize(
             "A\u{308}\u{2019}\u{2019} 3.4.5",
-            &Options { case: Case::Lower, ..Options::default() },
+            &NormalizeOptions { case: LetterCase::Lower, ..NormalizeOptions::default() },
         );
         assert_eq!(found.text, "ä'' 3.4.5");
         assert_eq!(found.replaced, BTreeMap::from([('\u{2019}', 2)]));
@@ -206,20 +210,20 @@ mod tests {
 
     #[test]
     fn a_kind_can_be_kept() {
-        let options = Options { keep: vec![Kind::Dash], ..Options::default() };
+        let options = NormalizeOptions { keep: vec![Kind::Dash], ..NormalizeOptions::default() };
         assert_eq!(normalize("a \u{2013} \u{201C}b\u{201D}", &options).text, "a \u{2013} \"b\"");
     }
 
-    fn any_options() -> impl Strategy<Value = Options> {
+    fn any_options() -> impl Strategy<Value = NormalizeOptions> {
         let languages: Vec<Option<Language>> =
             std::iter::once(None).chain(Language::all().map(Some)).collect();
         let numbers = proptest::sample::select(languages);
         let letters =
             proptest::sample::select(vec![Letters::Usual, Letters::Turkic, Letters::Lithuanian]);
         (0..3usize, 0..3usize, 0..3usize, numbers, letters).prop_map(
-            |(form, case, joiners, numbers, letters)| Options {
-                form: [Form::Nfc, Form::Nfd, Form::Nfkc][form],
-                case: [Case::Keep, Case::Lower, Case::Upper][case],
+            |(form, case, joiners, numbers, letters)| NormalizeOptions {
+                form: [UnicodeForm::Nfc, UnicodeForm::Nfd, UnicodeForm::Nfkc][form],
+                case: [LetterCase::Keep, LetterCase::Lower, LetterCase::Upper][case],
                 joiners: [Joiners::Indic, Joiners::Keep, Joiners::Remove][joiners],
                 numbers,
                 letters,

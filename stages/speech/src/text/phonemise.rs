@@ -13,7 +13,7 @@ use stage_core::{
     Context, Fields, Item, ItemJob, Job, NewValue, Output, Reject, Setup, StageError,
 };
 use stage_families::artifact::{TOKENIZER_CONFIG, VOCABULARY};
-use stage_families::vits::{PHONEMES, Tokenizer};
+use stage_families::vits::{PHONEMES, VitsTokenizer};
 use stage_programs as programs;
 
 use super::clauses::{Clause, clauses};
@@ -59,7 +59,7 @@ fn voice_of(model: &Fields, context: &mut dyn Context) -> Result<String, StageEr
         Some(blob) => context.read(blob),
         None => Err(StageError::failed(format!("the model on port `model` has no `{name}`"))),
     };
-    let tokenizer = Tokenizer::read(&file(VOCABULARY)?, &file(TOKENIZER_CONFIG)?)?;
+    let tokenizer = VitsTokenizer::read(&file(VOCABULARY)?, &file(TOKENIZER_CONFIG)?)?;
     tokenizer.voice().map(str::to_owned).ok_or_else(|| {
         StageError::with_help(
             "the model on port `model` reads characters, not phonemes",

@@ -5,20 +5,20 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use stage_core::{Blob, Fields, StageError};
 use stage_families::artifact::{FAMILY, TOKENIZER_CONFIG, VOCABULARY, XTTS};
-use stage_families::vits::{PHONEMES, Tokenizer};
-use stage_families::xtts::{self, Language};
+use stage_families::vits::{PHONEMES, VitsTokenizer};
+use stage_families::xtts::{self, LanguageCode};
 
-use super::audit::Clip;
+use super::audit::ClipText;
 use super::vocabulary::Vocabulary;
 
 pub enum Reader {
     /// With `lower_case`, an unknown character is lower-cased before it is dropped.
     Listed { vocabulary: Vocabulary, lower_case: bool },
     /// A model of single characters, which reads as in training and in synthesis.
-    Model(Box<Tokenizer>),
+    Model(Box<VitsTokenizer>),
     /// A model of word pieces, which cleans texts by their language first; `language` is that of
     /// clips that do not name theirs.
-    Pieces { tokenizer: Box<xtts::Tokenizer>, language: Option<String> },
+    Pieces { tokenizer: Box<xtts::XttsTokenizer>, language: Option<String> },
 }
 
 impl Reader {
@@ -41,11 +41,11 @@ impl Reader {
         };
         let symbols = file(VOCABULARY)?;
         if model.text(FAMILY) == Some(XTTS) {
-            let tokenizer = Box::new(xtts::Tokenizer::read(&symbols)?);
+            let tokenizer = Box::new(xtts::XttsTokenizer::read(&symbols)?);
             return Ok(Reader::Pieces { tokenizer, language });
         }
         let reading = file(TOKENIZER_CONFIG)?;
-        Ok(Reader::Model(Box::new(Tokenizer::read(&symbols, &reading)?)))
+        Ok(Reader::Model(Box::new(VitsTokenizer::read(&symbols, &reading)?)))
     }
 
     /// The field that it reads.
@@ -67,7 +67,7 @@ impl Reader {
     /// # Errors
     ///
     /// If it cannot read texts of the clip's language.
-    pub fn unknown(&self, clip: &Clip<'_>) -> Result<BTreeMap<char, u64>, StageError> {
+    pub fn unknown(&self, clip: &ClipText<'_>) -> Result<BTreeMap<char, u64>, StageError> {
         let text = clip.text;
         let (vocabulary, lower_case) = match self {
             Reader::Listed { vocabulary, lower_case } => (vocabulary, *lower_case),
@@ -77,7 +77,7 @@ impl Reader {
             }
             Reader::Pieces { tokenizer, language } => {
                 let code = clip.language.or(language.as_deref());
-                let language = Language::of(code.ok_or_else(|| no_language(clip))?);
+                let language = LanguageCode::of(code.ok_or_else(|| no_language(clip))?);
                 let unknown = tokenizer.unknown(text, &language);
                 return unknown.map_err(|error| {
                     StageError::with_help(format!("`{}`: {error}", clip.id), error.help())
@@ -104,7 +104,7 @@ impl Reader {
     }
 }
 
-fn no_language(clip: &Clip<'_>) -> StageError {
+fn no_language(clip: &ClipText<'_>) -> StageError {
     StageError::with_help(
         format!("`{}` does not name its language", clip.id),
         "set `language` of this stage if all clips have the same one, or add a field `language` \

@@ -10,7 +10,7 @@ const PAUSES: &[char] =
 
 /// The rules by which a text is split.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct SentenceOptions {
     /// The most characters of a sentence.
     pub longest: usize,
     /// Words with a dot that end no sentence, in small letters without the dot.
@@ -39,7 +39,7 @@ pub struct NoSpaces {
     from: usize,
 }
 
-pub fn sentences(text: &str, options: &Options) -> Result<Sentences, NoSpaces> {
+pub fn sentences(text: &str, options: &SentenceOptions) -> Result<Sentences, NoSpaces> {
     let mut found = Sentences::default();
     for range in whole(text, &options.abbreviations) {
         if text[range.clone()].chars().count() <= options.longest {
@@ -156,8 +156,8 @@ mod tests {
 
     use super::*;
 
-    fn options(longest: usize) -> Options {
-        Options { longest, abbreviations: vec!["kap".to_owned()] }
+    fn options(longest: usize) -> SentenceOptions {
+        SentenceOptions { longest, abbreviations: vec!["kap".to_owned()] }
     }
 
     fn split(text: &str) -> Vec<&str> {

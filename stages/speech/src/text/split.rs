@@ -5,25 +5,25 @@ use stage_core::{
     Context, Item, ItemJob, Job, NewItem, NewValue, Output, Reject, Setup, StageError, Value,
 };
 
-use super::sentences::{Options, one_line, sentences};
-use crate::audio::long::Names;
+use super::sentences::{SentenceOptions, one_line, sentences};
+use crate::audio::long::SegmentNames;
 
-struct Split {
+struct TextSplit {
     field: String,
-    options: Options,
+    options: SentenceOptions,
 }
 
 pub fn open(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
     let parameters = &setup.parameters;
     let bare = |word: &str| word.trim_end_matches('.').to_lowercase();
-    let options = Options {
+    let options = SentenceOptions {
         longest: usize::try_from(parameters.integer("longest")?).unwrap_or(usize::MAX),
         abbreviations: parameters.texts("abbreviations")?.into_iter().map(bare).collect(),
     };
-    Ok(Job::Item(Box::new(Split { field: parameters.text("field")?.to_owned(), options })))
+    Ok(Job::Item(Box::new(TextSplit { field: parameters.text("field")?.to_owned(), options })))
 }
 
-impl ItemJob for Split {
+impl ItemJob for TextSplit {
     fn process(
         &self,
         items: &[Item],
@@ -37,7 +37,7 @@ impl ItemJob for Split {
     }
 }
 
-impl Split {
+impl TextSplit {
     fn text(
         &self,
         item: &Item,
@@ -64,7 +64,7 @@ impl Split {
         if found.ranges.is_empty() {
             return Ok(Err(Reject::new("no-text", "the text is empty")));
         }
-        let mut names = Names::default();
+        let mut names = SegmentNames::default();
         let mut child = |range: &std::ops::Range<usize>| {
             let sentence = one_line(&text[range.clone()]);
             let id = names.next(&Digest::of(sentence.as_bytes()));

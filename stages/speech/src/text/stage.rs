@@ -11,9 +11,9 @@ use stage_core::{
 use stage_families::kinds::audit::AUDIT;
 use stage_families::vits::{PHONEMES, PHONEMISE, ROMANISE};
 
-use super::audit::{self, Audit, Clip};
+use super::audit::{self, Audit, ClipText};
 use super::characters::Kind;
-use super::normalize::{self, Joiners, Normalized};
+use super::normalize::{self, Joiners, NormalText};
 use super::reader::Reader;
 use super::split;
 use super::vocabulary::Vocabulary;
@@ -29,11 +29,11 @@ pub fn stages() -> Vec<Arc<dyn Stage>> {
     ]
 }
 
-struct Normalize(normalize::Options);
+struct Normalize(normalize::NormalizeOptions);
 
 fn open_normalize(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
     let parameters = &setup.parameters;
-    let options = normalize::Options {
+    let options = normalize::NormalizeOptions {
         form: written::form(parameters)?,
         case: written::case(parameters)?,
         letters: written::letters(parameters)?,
@@ -89,7 +89,7 @@ impl Normalize {
     }
 }
 
-fn notes(normalized: &Normalized, output: &mut Output) {
+fn notes(normalized: &NormalText, output: &mut Output) {
     for (character, count) in &normalized.replaced {
         output.note(format!("U+{:04X} replaced", *character as u32), u64::from(*count));
     }
@@ -109,7 +109,7 @@ struct AuditJob {
     reader: Option<Reader>,
     /// Of texts that do not name theirs.
     language: Option<String>,
-    options: audit::Options,
+    options: audit::AuditOptions,
     fails: bool,
 }
 
@@ -123,9 +123,9 @@ fn open_audit(setup: Setup, context: &mut dyn Context) -> Result<Job, StageError
             true => Some(parameters.text("language")?.to_owned()),
             false => None,
         },
-        options: audit::Options {
+        options: audit::AuditOptions {
             allow: parameters.text("allow")?.chars().collect(),
-            ..audit::Options::default()
+            ..audit::AuditOptions::default()
         },
         fails: match parameters.text("on_unknown")? {
             "fail" => true,
@@ -182,7 +182,7 @@ impl GatherJob for AuditJob {
         let items = input.items("input")?;
         context.set_aside("input", textless(items, reader.field()))?;
         let field = reader.field();
-        let clips = items.iter().map(|item| Clip {
+        let clips = items.iter().map(|item| ClipText {
             id: &item.id,
             text: item.fields.text(field).unwrap_or_default(),
             language: item.fields.text("language"),

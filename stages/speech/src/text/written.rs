@@ -3,24 +3,24 @@
 use stage_core::{Parameters, StageError};
 
 use super::case::Letters;
-use super::normalize::{Case, Form};
+use super::normalize::{LetterCase, UnicodeForm};
 use super::number::Language;
 use crate::plain::unknown_choice;
 
-pub(crate) fn form(parameters: &Parameters) -> Result<Form, StageError> {
+pub(crate) fn form(parameters: &Parameters) -> Result<UnicodeForm, StageError> {
     match parameters.text("form")? {
-        "nfc" => Ok(Form::Nfc),
-        "nfd" => Ok(Form::Nfd),
-        "nfkc" => Ok(Form::Nfkc),
+        "nfc" => Ok(UnicodeForm::Nfc),
+        "nfd" => Ok(UnicodeForm::Nfd),
+        "nfkc" => Ok(UnicodeForm::Nfkc),
         other => Err(unknown_choice("form", other)),
     }
 }
 
-pub(crate) fn case(parameters: &Parameters) -> Result<Case, StageError> {
+pub(crate) fn case(parameters: &Parameters) -> Result<LetterCase, StageError> {
     match parameters.text("case")? {
-        "keep" => Ok(Case::Keep),
-        "lower" => Ok(Case::Lower),
-        "upper" => Ok(Case::Upper),
+        "keep" => Ok(LetterCase::Keep),
+        "lower" => Ok(LetterCase::Lower),
+        "upper" => Ok(LetterCase::Upper),
         other => Err(unknown_choice("case", other)),
     }
 }

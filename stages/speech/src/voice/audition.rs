@@ -7,17 +7,17 @@ use stage_core::{
     StageError,
 };
 
-struct Audition {
+struct VoiceAudition {
     speakers: Vec<String>,
 }
 
 pub fn open(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
     let speakers = setup.parameters.texts("speakers")?;
     let speakers = speakers.into_iter().map(str::to_owned).collect();
-    Ok(Job::Gather(Box::new(Audition { speakers })))
+    Ok(Job::Gather(Box::new(VoiceAudition { speakers })))
 }
 
-impl GatherJob for Audition {
+impl GatherJob for VoiceAudition {
     fn run(&mut self, input: GatherInput, _: &mut dyn Context) -> Result<GatherOutput, StageError> {
         let clips: &[Item] = match input.ports.contains_key("clips") {
             true => input.items("clips")?,

@@ -8,9 +8,10 @@ use stage_core::{
 };
 
 use crate::plain::unknown_choice;
-use crate::quality::choose::{Options, Words, choose};
+use crate::quality::choose::{CandidateWords, ChoiceOptions, choose};
 
-const VOICES: Words = Words { first: "comes first by the number of clips, then by name" };
+const VOICES: CandidateWords =
+    CandidateWords { first: "comes first by the number of clips, then by name" };
 
 struct Choose {
     by_speaker: bool,
@@ -24,7 +25,7 @@ pub fn open(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
         other => return Err(unknown_choice("by", other)),
     };
     // Expressions are read before anything is.
-    Options::of(&setup.parameters, "", VOICES)?;
+    ChoiceOptions::of(&setup.parameters, "", VOICES)?;
     Ok(Job::Gather(Box::new(Choose { by_speaker, parameters: setup.parameters })))
 }
 
@@ -45,7 +46,7 @@ impl GatherJob for Choose {
                 format!("known voices: {}", voices.join(", ")),
             ));
         }
-        let mut options = Options::of(&self.parameters, base, VOICES)?;
+        let mut options = ChoiceOptions::of(&self.parameters, base, VOICES)?;
         options.hear(&input, context)?;
         let candidates: Vec<Item> = voices.iter().enumerate().map(candidate).collect();
         let choice = choose(&spoken, &candidates, &options)?;

@@ -4,7 +4,7 @@ use stage_formats::npy::IntArray;
 
 /// The sizes of a codec.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Codec {
+pub struct CodecSizes {
     /// The sample rate of its input in hertz.
     pub rate: u64,
     /// Samples per frame at that rate.
@@ -55,7 +55,7 @@ impl Mismatch {
 /// Tools round the length of resampled audio up or down, which moves the end by this much.
 const TOLERANCE: u64 = 1;
 
-impl Codec {
+impl CodecSizes {
     /// The number of frames in `tokens`, if they can be those of a recording of this length.
     pub fn check(&self, tokens: &IntArray, length: Length) -> Result<u64, Mismatch> {
         let shape = || Mismatch::Shape { shape: tokens.shape.clone(), codebooks: self.codebooks };
@@ -96,8 +96,13 @@ mod tests {
     use super::*;
 
     /// The published codec of Fish Speech.
-    const FISH: Codec =
-        Codec { rate: 44_100, hop: 2_048, codebooks: 10, first_entries: 4_096, entries: 1_024 };
+    const FISH: CodecSizes = CodecSizes {
+        rate: 44_100,
+        hop: 2_048,
+        codebooks: 10,
+        first_entries: 4_096,
+        entries: 1_024,
+    };
 
     fn tokens(frames: u64) -> IntArray {
         IntArray { shape: vec![10, frames], values: vec![0; 10 * frames as usize] }

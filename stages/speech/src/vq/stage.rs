@@ -11,8 +11,8 @@ use stage_core::{
 use stage_families::kinds::vq as kinds;
 use stage_formats::npy;
 
-use super::adopt::{Codec, Length};
-use crate::audio::decode::Options;
+use super::adopt::{CodecSizes, Length};
+use crate::audio::decode::DecodeOptions;
 use crate::audio::{Clip, Samples, decode};
 use crate::plain::{stage, unknown_choice};
 
@@ -21,14 +21,14 @@ pub fn stages() -> Vec<Arc<dyn Stage>> {
 }
 
 struct Adopt {
-    codec: Codec,
+    codec: CodecSizes,
     /// Clips with unusable tokens are passed on without tokens.
     keeps_others: bool,
 }
 
 fn open(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
     let parameters = &setup.parameters;
-    let codec = Codec {
+    let codec = CodecSizes {
         rate: size(parameters, "rate")?,
         hop: size(parameters, "hop")?,
         codebooks: size(parameters, "codebooks")?,
@@ -62,7 +62,7 @@ impl EachItem for Adopt {
                           of the corpus stage names";
             return Ok(self.other(Reject::new("no-tokens", reason)));
         };
-        let clip = match decode(&context.read(audio)?, &Options::default()) {
+        let clip = match decode(&context.read(audio)?, &DecodeOptions::default()) {
             Ok(decoded) => decoded.clip,
             Err(fault) => return Ok(Err(fault.into())),
         };

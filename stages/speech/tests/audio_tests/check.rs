@@ -1,8 +1,8 @@
 //! Measures of signals with known values, and the limits.
 
 use crate::support::{Noise, Wav, sine, to_pcm};
-use stage_speech::audio::check::{Limits, check};
-use stage_speech::audio::decode::Options;
+use stage_speech::audio::check::{ClipLimits, check};
+use stage_speech::audio::decode::DecodeOptions;
 use stage_speech::audio::measure::{Measures, measure};
 use stage_speech::audio::{Clip, decode};
 
@@ -14,7 +14,7 @@ fn near(value: f64, wanted: f64, tolerance: f64) {
     assert!((value - wanted).abs() <= tolerance, "{value} is not {wanted}");
 }
 
-fn codes(clip: &Clip, limits: &Limits) -> Vec<&'static str> {
+fn codes(clip: &Clip, limits: &ClipLimits) -> Vec<&'static str> {
     check(clip, None, limits).failures.iter().map(|failure| failure.rule.code).collect()
 }
 
@@ -122,13 +122,13 @@ fn short_and_empty_clips_are_measured_without_a_spectrum() {
 #[test]
 fn a_good_clip_keeps_all_limits() {
     let clip = Clip::mono(16_000, to_pcm(&sine(16_000, 300.0, 2.0, 0.4)));
-    assert_eq!(codes(&clip, &Limits::default()), [""; 0]);
+    assert_eq!(codes(&clip, &ClipLimits::default()), [""; 0]);
 }
 
 #[test]
 fn each_limit_that_is_broken_is_listed_with_value_and_limit() {
     let clip = Clip::mono(16_000, vec![0; 4_000]);
-    let report = check(&clip, None, &Limits::default());
+    let report = check(&clip, None, &ClipLimits::default());
     let reasons: Vec<String> = report.failures.iter().map(|failure| failure.to_string()).collect();
     assert_eq!(
         reasons,
@@ -143,8 +143,8 @@ fn each_limit_that_is_broken_is_listed_with_value_and_limit() {
 #[test]
 fn every_limit_has_its_word() {
     let tone = |amplitude| to_pcm(&sine(16_000, 300.0, 1.0, amplitude));
-    let word = |samples: Vec<i16>, limits: &Limits| codes(&Clip::mono(16_000, samples), limits);
-    let defaults = Limits::default();
+    let word = |samples: Vec<i16>, limits: &ClipLimits| codes(&Clip::mono(16_000, samples), limits);
+    let defaults = ClipLimits::default();
     assert_eq!(word(tone(0.5)[..4_000].to_vec(), &defaults), ["too-short"]);
     assert_eq!(word(tone(0.5).repeat(21), &defaults), ["too-long"]);
     assert_eq!(word(tone(0.005), &defaults), ["too-quiet"]);
@@ -154,7 +154,7 @@ fn every_limit_has_its_word() {
     assert_eq!(word(shifted, &defaults), ["dc-offset"]);
     let pause: Vec<i16> = tone(0.5).into_iter().chain([0; 80_000]).collect();
     assert_eq!(word(pause, &defaults), ["silent"]);
-    let strict = Limits { min_snr: Some(90.0), min_bandwidth: Some(6_000.0), ..defaults };
+    let strict = ClipLimits { min_snr: Some(90.0), min_bandwidth: Some(6_000.0), ..defaults };
     assert_eq!(word(tone(0.5), &strict), ["noisy", "narrow-band"]);
 }
 
@@ -163,9 +163,9 @@ fn channels_in_anti_phase_fail_although_they_were_folded() {
     let samples: Vec<i16> =
         to_pcm(&sine(16_000, 300.0, 1.0, 0.4)).iter().flat_map(|&s| [s, -s / 2]).collect();
     let wav = Wav { channels: 2, ..Wav::pcm(&samples) };
-    let decoded = decode(&wav.bytes(), &Options::default()).unwrap();
+    let decoded = decode(&wav.bytes(), &DecodeOptions::default()).unwrap();
     near(decoded.correlation.unwrap(), -1.0, 1e-6);
-    let report = check(&decoded.clip, decoded.correlation, &Limits::default());
+    let report = check(&decoded.clip, decoded.correlation, &ClipLimits::default());
     let codes: Vec<_> = report.failures.iter().map(|failure| failure.rule.code).collect();
     assert_eq!(codes, ["anti-phase"]);
 }

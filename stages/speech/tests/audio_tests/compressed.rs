@@ -1,7 +1,7 @@
 //! Compressed containers: the tone of the fixtures is decoded at its right position.
 
-use stage_speech::audio::decode::{Decoded, Options};
-use stage_speech::audio::sniff::Format;
+use stage_speech::audio::decode::{DecodeOptions, DecodedClip};
+use stage_speech::audio::sniff::AudioContainer;
 use stage_speech::audio::{Fault, Note, Samples, decode};
 
 const FLAC: &[u8] = include_bytes!("../audio_fixtures/tone.flac");
@@ -12,8 +12,8 @@ const ALAC: &[u8] = include_bytes!("../audio_fixtures/alac.m4a");
 const ADPCM: &[u8] = include_bytes!("../audio_fixtures/adpcm.wav");
 const OPUS: &[u8] = include_bytes!("../audio_fixtures/opus.ogg");
 
-fn read(bytes: &[u8]) -> Decoded {
-    decode(bytes, &Options::default()).unwrap()
+fn read(bytes: &[u8]) -> DecodedClip {
+    decode(bytes, &DecodeOptions::default()).unwrap()
 }
 
 /// The tone of the fixtures at `rate`.
@@ -28,7 +28,7 @@ fn tone(rate: u32) -> Vec<f64> {
         .collect()
 }
 
-fn values(decoded: &Decoded) -> Vec<f64> {
+fn values(decoded: &DecodedClip) -> Vec<f64> {
     let (samples, _) = decoded.clip.clone().into_pcm();
     samples.iter().map(|&sample| f64::from(sample) / 32_768.0).collect()
 }
@@ -42,7 +42,9 @@ fn fidelity(found: &[f64], wanted: &[f64]) -> f64 {
 
 #[test]
 fn lossless_formats_give_the_samples_back() {
-    for (bytes, format, rate) in [(FLAC, Format::Flac, 44_100), (ALAC, Format::M4a, 16_000)] {
+    for (bytes, format, rate) in
+        [(FLAC, AudioContainer::Flac, 44_100), (ALAC, AudioContainer::M4a, 16_000)]
+    {
         let decoded = read(bytes);
         assert_eq!((decoded.format, decoded.clip.rate, decoded.clip.channels), (format, rate, 1));
         assert!(matches!(decoded.clip.samples, Samples::Pcm(_)));
@@ -54,7 +56,9 @@ fn lossless_formats_give_the_samples_back() {
 
 #[test]
 fn lossy_formats_are_in_place_to_the_frame_and_as_long_as_their_source() {
-    for (bytes, format) in [(MP3, Format::Mp3), (OGG, Format::Ogg), (M4A, Format::M4a)] {
+    for (bytes, format) in
+        [(MP3, AudioContainer::Mp3), (OGG, AudioContainer::Ogg), (M4A, AudioContainer::M4a)]
+    {
         let decoded = read(bytes);
         assert_eq!((decoded.format, decoded.clip.rate), (format, 44_100));
         assert_eq!(decoded.clip.frames(), 35_280, "{format}");
@@ -75,7 +79,7 @@ fn removed_encoder_delay_is_noted() {
 #[test]
 fn adpcm_inside_wav_is_read_as_far_as_its_fact_chunk_says() {
     let padded = read(ADPCM);
-    assert_eq!((padded.format, padded.clip.rate), (Format::Wav, 16_000));
+    assert_eq!((padded.format, padded.clip.rate), (AudioContainer::Wav, 16_000));
     assert_eq!(padded.clip.frames(), 14_287);
     assert!(fidelity(&values(&padded), &tone(16_000)) > 20.0);
     let mut exact = ADPCM.to_vec();
@@ -101,19 +105,19 @@ pub fn aiff(declared_frames: u32, samples: &[i16]) -> Vec<u8> {
 fn aiff_gives_its_samples_back() {
     let samples = [0, 1, -1, 32_767, -32_768, 300];
     let decoded = read(&aiff(6, &samples));
-    assert_eq!((decoded.format, decoded.clip.rate), (Format::Aiff, 16_000));
+    assert_eq!((decoded.format, decoded.clip.rate), (AudioContainer::Aiff, 16_000));
     assert_eq!(decoded.clip.samples, Samples::Pcm(samples.to_vec()));
 }
 
 #[test]
 fn aiff_that_holds_less_than_it_states_is_rejected() {
-    let fault = decode(&aiff(9, &[1; 6]), &Options::default()).unwrap_err();
+    let fault = decode(&aiff(9, &[1; 6]), &DecodeOptions::default()).unwrap_err();
     assert_eq!(fault, Fault::Truncated { unit: "frames", declared: Some(9), present: 6 });
 }
 
 #[test]
 fn codecs_that_are_not_read_are_named() {
-    let told = |bytes: &[u8]| decode(bytes, &Options::default()).unwrap_err().to_string();
+    let told = |bytes: &[u8]| decode(bytes, &DecodeOptions::default()).unwrap_err().to_string();
     let help = "convert it: `ffmpeg -i IN -vn OUT.flac`";
     assert_eq!(told(OPUS), format!("unsupported: Opus in Ogg; {help}"));
     for (kind, codec, expected) in [
@@ -139,9 +143,9 @@ fn matroska(kind: &str, codec: &str) -> Vec<u8> {
 fn cut_files_are_rejected_or_kept_with_a_note() {
     for (bytes, name) in [(FLAC, "flac"), (MP3, "mp3")] {
         let cut = &bytes[..bytes.len() * 6 / 10];
-        let fault = decode(cut, &Options::default()).unwrap_err();
+        let fault = decode(cut, &DecodeOptions::default()).unwrap_err();
         assert!(matches!(fault, Fault::Truncated { .. }), "{name}: {fault}");
-        let options = Options { allow_truncated: true, ..Options::default() };
+        let options = DecodeOptions { allow_truncated: true, ..DecodeOptions::default() };
         let decoded = decode(cut, &options).unwrap();
         assert!(decoded.clip.frames() < 35_280);
         let kept = |note: &Note| matches!(note, Note::TruncatedKept { missing: Some(1_000..), .. });
@@ -152,9 +156,9 @@ fn cut_files_are_rejected_or_kept_with_a_note() {
 #[test]
 fn a_stream_without_a_length_that_breaks_off_is_rejected() {
     let cut = &OGG[..OGG.len() - 200];
-    let message = decode(cut, &Options::default()).unwrap_err().to_string();
+    let message = decode(cut, &DecodeOptions::default()).unwrap_err().to_string();
     assert!(message.starts_with("truncated: the stream ends after "), "{message}");
-    let options = Options { allow_truncated: true, ..Options::default() };
+    let options = DecodeOptions { allow_truncated: true, ..DecodeOptions::default() };
     let notes = decode(cut, &options).unwrap().notes;
     assert!(notes.contains(&Note::TruncatedKept { unit: "frames", missing: None }), "{notes:?}");
 }
@@ -163,7 +167,7 @@ fn a_stream_without_a_length_that_breaks_off_is_rejected() {
 fn a_file_cut_in_its_header_is_rejected() {
     for bytes in [FLAC, MP3, OGG, M4A, ALAC, ADPCM] {
         for length in [5, 20, 60, 100] {
-            assert!(decode(&bytes[..length], &Options::default()).is_err(), "{length} bytes");
+            assert!(decode(&bytes[..length], &DecodeOptions::default()).is_err(), "{length} bytes");
         }
     }
 }
@@ -175,7 +179,7 @@ fn damage_in_the_middle_is_not_passed_over_in_silence() {
     for byte in &mut bytes[middle..middle + 64] {
         *byte ^= 0x5A;
     }
-    assert!(decode(&bytes, &Options::default()).is_err());
+    assert!(decode(&bytes, &DecodeOptions::default()).is_err());
 }
 
 /// The start of the first frame of the fixture.
@@ -197,7 +201,7 @@ fn verdicts_on_flips(flac: &[u8], places: impl Iterator<Item = usize>) -> (usize
         let mut bytes = flac.to_vec();
         bytes[at] ^= 0x10;
         for allow_truncated in [false, true] {
-            let options = Options { allow_truncated, ..Options::default() };
+            let options = DecodeOptions { allow_truncated, ..DecodeOptions::default() };
             match decode(&bytes, &options) {
                 Err(Fault::Undecodable { .. }) => damaged += 1,
                 // A last frame that reads as longer than the file looks cut off.
@@ -235,7 +239,7 @@ fn a_damaged_last_frame_of_a_flac_is_no_truncation() {
     for tail in [&[][..], &tag] {
         let mut bytes = [&flac, tail].concat();
         bytes[end - 1] ^= 1;
-        let message = decode(&bytes, &Options::default()).unwrap_err().to_string();
+        let message = decode(&bytes, &DecodeOptions::default()).unwrap_err().to_string();
         assert_eq!(message, "damaged FLAC: the last block is damaged, after 24576 frames");
     }
 }
@@ -244,7 +248,7 @@ fn a_damaged_last_frame_of_a_flac_is_no_truncation() {
 fn a_flac_that_is_cut_anywhere_is_truncated() {
     let (flac, last) = up_to_sound();
     for length in (flac.len() - 2 * last..flac.len()).step_by(5) {
-        let fault = decode(&flac[..length], &Options::default()).unwrap_err();
+        let fault = decode(&flac[..length], &DecodeOptions::default()).unwrap_err();
         assert!(matches!(fault, Fault::Truncated { .. }), "{length} bytes: {fault}");
     }
 }
@@ -254,12 +258,12 @@ fn a_wrong_length_in_the_header_of_a_flac_is_no_truncation() {
     let mut bytes = FLAC.to_vec();
     let stated = u32::from_be_bytes([bytes[22], bytes[23], bytes[24], bytes[25]]);
     bytes[22..26].copy_from_slice(&(stated + 5_000).to_be_bytes());
-    assert!(decode(&bytes, &Options::default()).unwrap().clip == read(FLAC).clip);
+    assert!(decode(&bytes, &DecodeOptions::default()).unwrap().clip == read(FLAC).clip);
 }
 
 #[test]
 fn the_length_limit_stops_decoding_early() {
-    let mut options = Options::default();
+    let mut options = DecodeOptions::default();
     options.limits.seconds = 0.25;
     for bytes in [FLAC, MP3, OGG, M4A] {
         let fault = decode(bytes, &options).unwrap_err();
@@ -307,7 +311,7 @@ fn whatever_is_behind_a_recording_is_no_part_of_it() {
     for (name, bytes) in recordings {
         let clean = read(bytes).clip;
         for (tail, behind) in tails() {
-            match decode(&[bytes, &behind].concat(), &Options::default()) {
+            match decode(&[bytes, &behind].concat(), &DecodeOptions::default()) {
                 Ok(decoded) if decoded.clip == clean => {}
                 Ok(decoded) => wrong.push(format!(
                     "{name} with {tail}: {} frames, not {}",
@@ -326,7 +330,7 @@ fn a_cut_flac_is_short_whatever_is_behind_it() {
     for cut in [1, 2, 50, 3_000] {
         for (tail, behind) in tails() {
             let bytes = [&FLAC[..FLAC.len() - cut], &behind].concat();
-            let fault = decode(&bytes, &Options::default()).unwrap_err();
+            let fault = decode(&bytes, &DecodeOptions::default()).unwrap_err();
             assert!(matches!(fault, Fault::Truncated { .. }), "{cut} before {tail}: {fault}");
         }
     }
@@ -340,7 +344,7 @@ fn a_flac_that_states_no_length_is_read_to_its_last_frame() {
     bytes[22..26].fill(0);
     let clean = read(FLAC).clip;
     for (tail, behind) in tails() {
-        let decoded = decode(&[&bytes[..], &behind].concat(), &Options::default()).unwrap();
+        let decoded = decode(&[&bytes[..], &behind].concat(), &DecodeOptions::default()).unwrap();
         assert!(decoded.clip == clean, "{tail}");
     }
 }

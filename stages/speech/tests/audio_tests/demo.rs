@@ -1,8 +1,8 @@
 //! The corpus of the demo matches its description.
 
-use stage_speech::audio::check::{Limits, check};
+use stage_speech::audio::check::{ClipLimits, check};
 use stage_speech::audio::decode;
-use stage_speech::audio::decode::{Decoded, Options};
+use stage_speech::audio::decode::{DecodeOptions, DecodedClip};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -30,12 +30,12 @@ fn bytes(file: &str) -> Vec<u8> {
 fn one_clip_is_broken_and_the_others_pass_the_check() {
     let mut rejected = Vec::new();
     for [file, _, _] in rows() {
-        match decode(&bytes(&file), &Options::default()) {
+        match decode(&bytes(&file), &DecodeOptions::default()) {
             Err(fault) => rejected.push((file, fault.code())),
-            Ok(Decoded { clip, notes, .. }) => {
+            Ok(DecodedClip { clip, notes, .. }) => {
                 assert_eq!((clip.rate, notes.len()), (22_050, 0), "{file}");
                 assert!((1.0..2.6).contains(&clip.seconds()), "{file}: {} s", clip.seconds());
-                let failures = check(&clip, None, &Limits::default()).failures;
+                let failures = check(&clip, None, &ClipLimits::default()).failures;
                 assert!(failures.is_empty(), "{file}: {}", failures[0]);
             }
         }

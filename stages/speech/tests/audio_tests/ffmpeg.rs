@@ -1,7 +1,7 @@
 //! ffmpeg as the reference: that of `tools/players.sh`, or one on the PATH. Tests print that they are
 //! skipped without it.
 
-use stage_speech::audio::decode::Decoded;
+use stage_speech::audio::decode::DecodedClip;
 use stage_speech::audio::{Fault, Note};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -40,8 +40,8 @@ impl Ffmpeg {
 
     /// The reasons why a recording is not what ffmpeg reads. A refused one is no reason, and neither
     /// is one with more frames.
-    pub fn compare(&self, bytes: &[u8], found: Result<Decoded, Fault>) -> Vec<String> {
-        let Ok(Decoded { clip, notes, .. }) = found else { return Vec::new() };
+    pub fn compare(&self, bytes: &[u8], found: Result<DecodedClip, Fault>) -> Vec<String> {
+        let Ok(DecodedClip { clip, notes, .. }) = found else { return Vec::new() };
         let expected = self.decode(bytes);
         let channels = usize::from(clip.channels);
         let (frames, expected_frames) = (clip.frames(), expected.len() / channels);

@@ -3,7 +3,7 @@
 use crate::support::{Noise, Wav, chunk};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use stage_speech::audio::decode::{Options, decode};
+use stage_speech::audio::decode::{DecodeOptions, decode};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
@@ -42,7 +42,7 @@ const FIXTURES: [&[u8]; 6] = [
 const ROOM: usize = 32 << 20;
 
 /// Decodes and checks that no allocation is larger than the input explains.
-fn probe(bytes: &[u8], options: &Options) {
+fn probe(bytes: &[u8], options: &DecodeOptions) {
     LARGEST.set(0);
     let result = decode(bytes, options);
     let largest = LARGEST.get();
@@ -53,8 +53,8 @@ fn probe(bytes: &[u8], options: &Options) {
     }
 }
 
-fn options() -> Options {
-    Options { allow_truncated: true, ..Options::default() }
+fn options() -> DecodeOptions {
+    DecodeOptions { allow_truncated: true, ..DecodeOptions::default() }
 }
 
 proptest! {
@@ -174,10 +174,10 @@ fn crc(bytes: &[u8], polynomial: u32, bits: u32) -> u32 {
 
 #[test]
 fn a_bomb_of_silence_is_stopped_at_the_limit() {
-    let decoded = decode(&silent_flac(3), &Options::default()).unwrap();
+    let decoded = decode(&silent_flac(3), &DecodeOptions::default()).unwrap();
     assert_eq!(decoded.clip.frames(), 3 * 65_535);
     // 36 minutes in some kilobytes; the limit is one.
-    let mut options = Options::default();
+    let mut options = DecodeOptions::default();
     options.limits.seconds = 60.0;
     let bomb = silent_flac(1_500);
     LARGEST.set(0);
@@ -191,5 +191,5 @@ fn headers_without_frames_do_not_cost_a_search_each() {
     let mut header = vec![0xFF, 0xF8, 0x70, 0x00, 0x01, 0xFF, 0xFE];
     header.push(crc(&header, 0x07, 8) as u8);
     let bytes = [silent_flac(1), header.repeat(100_000)].concat();
-    assert_eq!(decode(&bytes, &Options::default()).unwrap_err().code(), "truncated");
+    assert_eq!(decode(&bytes, &DecodeOptions::default()).unwrap_err().code(), "truncated");
 }

@@ -1,7 +1,7 @@
 //! Lengths that are not true, and files that consist of several.
 
 use crate::support::{Wav, chunk};
-use stage_speech::audio::decode::{Decoded, Options};
+use stage_speech::audio::decode::{DecodeOptions, DecodedClip};
 use stage_speech::audio::{Note, Samples, decode};
 
 const FLAC: &[u8] = include_bytes!("../audio_fixtures/tone.flac");
@@ -10,18 +10,18 @@ const OGG: &[u8] = include_bytes!("../audio_fixtures/tone.ogg");
 const M4A: &[u8] = include_bytes!("../audio_fixtures/tone.m4a");
 const OPUS: &[u8] = include_bytes!("../audio_fixtures/opus.ogg");
 
-fn read(bytes: &[u8]) -> Decoded {
-    decode(bytes, &Options::default()).unwrap()
+fn read(bytes: &[u8]) -> DecodedClip {
+    decode(bytes, &DecodeOptions::default()).unwrap()
 }
 
 fn refused(bytes: &[u8]) -> String {
-    match decode(bytes, &Options::default()) {
+    match decode(bytes, &DecodeOptions::default()) {
         Ok(decoded) => panic!("{} frames, {:?}", decoded.clip.frames(), decoded.notes),
         Err(fault) => fault.to_string(),
     }
 }
 
-fn pcm(decoded: &Decoded) -> Vec<i16> {
+fn pcm(decoded: &DecodedClip) -> Vec<i16> {
     decoded.clip.clone().into_pcm().0
 }
 
@@ -92,7 +92,7 @@ fn a_false_length_of_a_box_hides_no_sound() {
     for length in [3_000_u32, u32::MAX] {
         let mut bytes = M4A.to_vec();
         bytes[at..at + 4].copy_from_slice(&length.to_be_bytes());
-        match decode(&bytes, &Options::default()) {
+        match decode(&bytes, &DecodeOptions::default()) {
             Ok(decoded) => assert!(pcm(&decoded) == pcm(&read(M4A)), "{length}"),
             // The movie behind the data is not found.
             Err(fault) => assert_eq!(fault.code(), "damaged", "{length}: {fault}"),

@@ -6,8 +6,8 @@ use crate::compressed::aiff;
 use crate::ffmpeg::Ffmpeg;
 use crate::support::{Noise, Wav, sine, to_pcm};
 use stage_core::FileParts;
-use stage_speech::audio::decode::{Decoded, Options};
-use stage_speech::audio::fault::Trouble;
+use stage_speech::audio::decode::{DecodeOptions, DecodedClip};
+use stage_speech::audio::fault::ReadError;
 use stage_speech::audio::mix::Mix;
 use stage_speech::audio::stream::Stream;
 use stage_speech::audio::{Fault, Note, decode};
@@ -202,11 +202,11 @@ impl Random {
     }
 }
 
-fn options() -> Options {
-    Options { mix: Mix::Keep, ..Options::default() }
+fn options() -> DecodeOptions {
+    DecodeOptions { mix: Mix::Keep, ..DecodeOptions::default() }
 }
 
-fn whole(bytes: &[u8]) -> Result<Decoded, Fault> {
+fn whole(bytes: &[u8]) -> Result<DecodedClip, Fault> {
     decode(bytes, &options())
 }
 
@@ -229,8 +229,8 @@ impl FileParts for Slow {
 /// The 16-bit samples and the notes of a file that is read in parts.
 fn in_parts(bytes: &[u8]) -> Result<(Vec<i16>, Vec<Note>), Fault> {
     let fault = |trouble| match trouble {
-        Trouble::Fault(fault) => fault,
-        Trouble::Io(error) => panic!("{error}"),
+        ReadError::Fault(fault) => fault,
+        ReadError::Io(error) => panic!("{error}"),
     };
     let mut stream = Stream::open(Arc::new(Slow(bytes.to_vec())), &options()).map_err(fault)?;
     let mut samples = Vec::new();

@@ -1,13 +1,13 @@
 //! Silence around speech is cut, speech is not. The speech is a clip of the demo.
 
-use stage_speech::audio::decode::Options as Reading;
-use stage_speech::audio::trim::{Options, Trimmed, trim};
+use stage_speech::audio::decode::DecodeOptions;
+use stage_speech::audio::trim::{TrimOptions, TrimmedClip, trim};
 use stage_speech::audio::{Clip, Fault, decode};
 
 const SPEECH: &[u8] = include_bytes!("../../../../pipelines/demo/data/wavs/aino_01.wav");
 
 fn speech() -> Clip {
-    decode(SPEECH, &Reading::default()).unwrap().clip
+    decode(SPEECH, &DecodeOptions::default()).unwrap().clip
 }
 
 fn pcm(clip: Clip) -> Vec<i16> {
@@ -22,8 +22,8 @@ fn padded(before: f64, behind: f64) -> Clip {
     Clip::mono(rate, [pause(before), pcm(clip), pause(behind)].concat())
 }
 
-fn trimmed(clip: Clip, keep_seconds: f64) -> Trimmed {
-    trim(clip, &Options { keep_seconds, ..Options::default() }).unwrap()
+fn trimmed(clip: Clip, keep_seconds: f64) -> TrimmedClip {
+    trim(clip, &TrimOptions { keep_seconds, ..TrimOptions::default() }).unwrap()
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn a_clip_with_nothing_to_cut_is_not_touched() {
 #[test]
 fn silence_and_empty_clips_hold_no_speech() {
     for samples in [vec![], vec![0; 10], vec![0; 32_000]] {
-        let fault = trim(Clip::mono(16_000, samples), &Options::default()).unwrap_err();
+        let fault = trim(Clip::mono(16_000, samples), &TrimOptions::default()).unwrap_err();
         assert_eq!(fault, Fault::NoSpeech);
     }
 }

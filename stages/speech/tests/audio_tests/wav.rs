@@ -2,17 +2,17 @@
 //! messages.
 
 use crate::support::{Wav, chunk, extensible};
-use stage_speech::audio::decode::{Decoded, Options};
+use stage_speech::audio::decode::{DecodeOptions, DecodedClip};
 use stage_speech::audio::mix::Mix;
 use stage_speech::audio::{Fault, Note, Samples, decode};
 
 const RAMP: [i16; 8] = [0, 1_000, -1_000, 32_767, -32_768, 5, -5, 77];
 
-fn read(bytes: &[u8]) -> Result<Decoded, Fault> {
-    decode(bytes, &Options::default())
+fn read(bytes: &[u8]) -> Result<DecodedClip, Fault> {
+    decode(bytes, &DecodeOptions::default())
 }
 
-fn accepted(wav: &Wav) -> Decoded {
+fn accepted(wav: &Wav) -> DecodedClip {
     read(&wav.bytes()).unwrap()
 }
 
@@ -20,7 +20,7 @@ fn rejected(bytes: &[u8]) -> String {
     read(bytes).unwrap_err().to_string()
 }
 
-fn pcm(decoded: &Decoded) -> Vec<i16> {
+fn pcm(decoded: &DecodedClip) -> Vec<i16> {
     decoded.clip.clone().into_pcm().0
 }
 
@@ -79,7 +79,7 @@ fn a_cut_file_is_rejected_with_the_bytes_missing() {
 fn a_cut_file_is_kept_and_marked_where_allowed() {
     let mut bytes = Wav::pcm(&[7; 8_000]).bytes();
     bytes.truncate(44 + 11_001);
-    let options = Options { allow_truncated: true, ..Options::default() };
+    let options = DecodeOptions { allow_truncated: true, ..DecodeOptions::default() };
     let decoded = decode(&bytes, &options).unwrap();
     assert_eq!(decoded.clip.frames(), 5_500);
     assert_eq!(decoded.notes, [Note::TruncatedKept { unit: "bytes", missing: Some(4_999) }]);
@@ -332,7 +332,7 @@ fn a_file_with_swapped_bytes_is_read() {
 fn channels_are_folded_as_asked() {
     let wav = Wav { channels: 2, ..Wav::pcm(&[100, 200, -300, -100, 32_767, 32_767, 1, 2]) };
     let fold = |mix| {
-        let options = Options { mix, ..Options::default() };
+        let options = DecodeOptions { mix, ..DecodeOptions::default() };
         decode(&wav.bytes(), &options).map(|decoded| pcm(&decoded))
     };
     assert_eq!(fold(Mix::Mean).unwrap(), [150, -200, 32_767, 2]);
@@ -357,9 +357,9 @@ fn channels_that_cancel_are_noted() {
 #[test]
 fn lengths_and_sizes_over_the_limits_are_rejected() {
     let bytes = Wav::pcm(&[0; 16_001]).bytes();
-    let mut options = Options::default();
+    let mut options = DecodeOptions::default();
     options.limits.seconds = 1.0;
-    let message = |options: &Options| decode(&bytes, options).unwrap_err().to_string();
+    let message = |options: &DecodeOptions| decode(&bytes, options).unwrap_err().to_string();
     assert_eq!(message(&options), "too large: the length is over the limit of 1 seconds");
     options.limits.bytes = 1_000;
     assert_eq!(

@@ -32,12 +32,15 @@ pub type Tensors = BTreeMap<String, Tensor>;
 
 /// The tensors of the small model, with distinct values.
 pub fn tensors(dtype: Dtype) -> Tensors {
-    numbered(dual_ar::Config::parse(CONFIG.as_bytes()).unwrap().tensors(), dtype)
+    numbered(dual_ar::DualArConfig::parse(CONFIG.as_bytes()).unwrap().tensors(), dtype)
 }
 
 /// The tensors of the small codec.
 pub fn codec_tensors() -> Tensors {
-    numbered(dac::Layout::of(&dac::Config::from_json(CODEC.as_bytes()).unwrap()).0, Dtype::F32)
+    numbered(
+        dac::DacLayout::of(&dac::DacConfig::from_json(CODEC.as_bytes()).unwrap()).0,
+        Dtype::F32,
+    )
 }
 
 pub fn numbered(shapes: Vec<Expected>, dtype: Dtype) -> Tensors {

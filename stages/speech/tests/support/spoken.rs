@@ -6,11 +6,13 @@
 use std::ops::Range;
 
 use stage_families::wav2vec2::Alphabet;
-use stage_speech::align::recording::{Options, Outcome, Segment, Text, align};
+use stage_speech::align::recording::{
+    AlignOptions, Alignment, RecordingSegment, ScriptText, align,
+};
 
 pub const LETTERS: &str = " abcdefghijklmnopqrstuvwxyz'";
 pub const HOP: f64 = 0.02;
-pub const OPTIONS: Options = Options { stars: true, anchors: 5 };
+pub const OPTIONS: AlignOptions = AlignOptions { stars: true, anchors: 5 };
 
 pub fn alphabet() -> Alphabet {
     let symbols = std::iter::once(String::new()).chain(LETTERS.chars().map(String::from));
@@ -41,7 +43,7 @@ pub struct Spoken {
     pub random: Random,
     pub mistakes: f64,
     pub values: Vec<f32>,
-    pub segments: Vec<Segment>,
+    pub segments: Vec<RecordingSegment>,
     /// The frames of each word in its segment, by the sentence that the segment is.
     pub words: Vec<Vec<(Range<usize>, String)>>,
     /// The first and the last letter of each sentence, and what was heard of them.
@@ -110,7 +112,7 @@ impl Spoken {
         assert_eq!(self.values.len(), before + count * (LETTERS.len() + 1));
         let from = self.segments.last().map_or(0.0, |last| last.start + last.seconds);
         let seconds = count as f64 * HOP;
-        self.segments.push(Segment { frames: count, start: from, seconds, hop: HOP });
+        self.segments.push(RecordingSegment { frames: count, start: from, seconds, hop: HOP });
         self.words.push(words);
         self.ends.push([*letters.first().unwrap(), *letters.last().unwrap()]);
     }
@@ -126,12 +128,12 @@ impl Spoken {
         heard != last && heard == first && heard_first != first
     }
 
-    pub fn align(&self, text: &Text) -> Outcome {
+    pub fn align(&self, text: &ScriptText) -> Alignment {
         aligned(&self.values, &self.segments, text)
     }
 }
 
-pub fn aligned(values: &[f32], segments: &[Segment], text: &Text) -> Outcome {
+pub fn aligned(values: &[f32], segments: &[RecordingSegment], text: &ScriptText) -> Alignment {
     align(values, &alphabet(), segments, text, (&OPTIONS, &mut || false)).unwrap()
 }
 

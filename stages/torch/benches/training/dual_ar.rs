@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use stage_torch::dual_ar::{ClipColumns, Config, DualAr, DualArBatch, SpecialTokens};
+use stage_torch::dual_ar::{ClipColumns, DualAr, DualArBatch, DualArConfig, SpecialTokens};
 use stage_torch::fish::{DualArMemory, DualArTrainee};
 use stage_torch::lora::{Adaptable, LoraSettings, attach};
 use stage_torch::train::order::{ClipEntry, Grouping, Order};
@@ -14,7 +14,7 @@ use crate::{Options, Spec, read, weights};
 
 pub fn serve(folder: &Path, spec: &Spec, options: &Options) {
     let memory = Memory::new(options.gpu);
-    let config = Config::parse(spec.config.to_string().as_bytes()).unwrap();
+    let config = DualArConfig::parse(spec.config.to_string().as_bytes()).unwrap();
     let tokens: SpecialTokens = serde_json::from_value(spec.more["tokens"].clone()).unwrap();
     let batch = batch(folder, &config, options);
     let kind = options.precision.kind();
@@ -35,7 +35,7 @@ pub fn serve(folder: &Path, spec: &Spec, options: &Options) {
 }
 
 /// The clips, one or several per row.
-fn batch(folder: &Path, config: &Config, options: &Options) -> DualArBatch {
+fn batch(folder: &Path, config: &DualArConfig, options: &Options) -> DualArBatch {
     let data = read(folder, "batch.safetensors");
     let numbers = |tensor: &Tensor| -> Vec<i32> {
         Vec::try_from(tensor.to_kind(tch::Kind::Int).contiguous().view(-1)).unwrap()

@@ -6,8 +6,8 @@ use std::path::Path;
 use serde_json::json;
 use stage_torch::train::Trainee;
 use stage_torch::vits::{
-    Config, LossWeights, Networks, Recording, TrainingOptions, VitsBatch, VitsTrainee, WeightForm,
-    align, fresh, prepare,
+    LossWeights, Networks, Recording, TrainingOptions, VitsBatch, VitsConfig, VitsTrainee,
+    WeightForm, align, fresh, prepare,
 };
 use stage_torch::weights::Weights;
 use tch::{Kind, Tensor};
@@ -18,7 +18,7 @@ use crate::{Options, Spec, read, weights};
 
 pub fn serve(folder: &Path, spec: &Spec, options: &Options) {
     let memory = Memory::new(options.gpu);
-    let config = Config::parse(spec.config.to_string().as_bytes()).unwrap();
+    let config = VitsConfig::parse(spec.config.to_string().as_bytes()).unwrap();
     let weights = weights(folder, || {
         let both = [fresh::generator(&config, 1), fresh::discriminator(&config, 1)];
         both.into_iter().flatten().collect()

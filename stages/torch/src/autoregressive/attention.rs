@@ -4,9 +4,9 @@ use tch::{Device, Kind, Tensor};
 
 use crate::device::compute_capability;
 use crate::error::InTch;
-use crate::layers::repeat_heads;
-use crate::shim;
-use crate::upload::upload_all;
+use crate::nn::layers::repeat_heads;
+use crate::runtime::shim;
+use crate::runtime::upload::upload_all;
 
 /// The keys that a query attends to. One mask for the whole batch.
 #[derive(Debug)]

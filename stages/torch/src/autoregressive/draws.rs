@@ -8,7 +8,7 @@ use super::line::Line;
 use super::noise::OnDevice;
 use super::penalty::Penalty;
 use super::sampler::Sampling;
-use crate::upload::upload_all;
+use crate::runtime::upload::upload_all;
 
 /// The draws of the active rows.
 #[derive(Debug)]

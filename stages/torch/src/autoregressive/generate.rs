@@ -8,7 +8,7 @@ use super::line::Line;
 use super::noise::Noise;
 use super::sampler::Sampling;
 use crate::error::TorchError;
-use crate::upload::{read, upload_all};
+use crate::runtime::upload::{read, upload_all};
 
 /// A model that draws one frame after the other, each conditioned on all previous columns.
 ///
@@ -49,20 +49,20 @@ pub trait Decoder {
 /// The memory of a model for active rows.
 pub trait RowMemory {
     /// Keeps only some rows, in order.
-    fn keep(&mut self, rows: &Staying);
+    fn keep(&mut self, rows: &OpenRows);
 }
 
 /// The rows of a batch that continue, by their positions in it.
-pub struct Staying {
+pub struct OpenRows {
     pub places: Vec<usize>,
     /// The same on the device.
     pub index: Tensor,
 }
 
-impl Staying {
-    pub fn new(places: Vec<usize>, device: Device) -> Staying {
+impl OpenRows {
+    pub fn new(places: Vec<usize>, device: Device) -> OpenRows {
         let index: Vec<i64> = places.iter().map(|place| *place as i64).collect();
-        Staying { places, index: upload_all(&index, device) }
+        OpenRows { places, index: upload_all(&index, device) }
     }
 }
 
@@ -90,7 +90,7 @@ pub enum Stop {
 
 /// The frames of a row, the end included.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Drawn {
+pub struct RowFrames {
     pub frames: Vec<Vec<i64>>,
     pub stop: Stop,
 }
@@ -114,7 +114,7 @@ pub fn generate<D: Decoder>(
     decoder: &D,
     rows: Vec<RowRequest<'_, D::Prefix>>,
     sampling: &Sampling,
-) -> Result<Vec<Drawn>, TorchError> {
+) -> Result<Vec<RowFrames>, TorchError> {
     generate_from(decoder, rows, sampling, decoder.device() != Device::Cpu)
 }
 
@@ -124,10 +124,10 @@ fn generate_from<D: Decoder>(
     rows: Vec<RowRequest<'_, D::Prefix>>,
     sampling: &Sampling,
     is_on_device: bool,
-) -> Result<Vec<Drawn>, TorchError> {
+) -> Result<Vec<RowFrames>, TorchError> {
     let _guard = tch::no_grad_guard();
     sampling.check()?;
-    let drawn = rows.iter().map(|_| Drawn { frames: Vec::new(), stop: Stop::Limit }).collect();
+    let drawn = rows.iter().map(|_| RowFrames { frames: Vec::new(), stop: Stop::Limit }).collect();
     let active: Vec<usize> = (0..rows.len()).filter(|row| rows[*row].most > 0).collect();
     let Some(most) = active.iter().map(|row| rows[*row].most).max() else { return Ok(drawn) };
     let prefixes: Vec<&D::Prefix> = active.iter().map(|row| &rows[*row].prefix).collect();
@@ -150,7 +150,7 @@ struct Generation<'d, 'r, D: Decoder> {
     rows: Vec<RowRequest<'r, D::Prefix>>,
     /// The active rows, by their indices in `rows`.
     active: Vec<usize>,
-    drawn: Vec<Drawn>,
+    drawn: Vec<RowFrames>,
     draws: Draws,
     memory: D::Memory,
 }
@@ -189,7 +189,7 @@ impl<D: Decoder> Generation<'_, '_, D> {
     }
 
     fn keep(&mut self, staying: Vec<usize>, frame: &Tensor) -> Tensor {
-        let staying = Staying::new(staying, self.decoder.device());
+        let staying = OpenRows::new(staying, self.decoder.device());
         self.memory.keep(&staying);
         self.draws.keep(&staying.index);
         self.active = staying.places.iter().map(|place| self.active[*place]).collect();
@@ -206,9 +206,9 @@ mod tests {
     use crate::autoregressive::{
         CacheShape, Heads, KvCache, PenaltyScope, SamplingOrder, SeededNoise,
     };
-    use crate::random::scramble;
-    use crate::shim::waits;
-    use crate::upload::{Copies, copies};
+    use crate::nn::random::scramble;
+    use crate::runtime::shim::waits;
+    use crate::runtime::upload::{Copies, copies};
 
     const ENTRIES: i64 = 12;
 
@@ -221,14 +221,14 @@ mod tests {
     struct TinyMemory(KvCache);
 
     impl RowMemory for TinyMemory {
-        fn keep(&mut self, rows: &Staying) {
+        fn keep(&mut self, rows: &OpenRows) {
             self.0.keep(rows);
         }
     }
 
     impl TinyDecoder {
         fn new() -> TinyDecoder {
-            let random = crate::random::Random::new(3).normal(&[ENTRIES, 8], 2.0);
+            let random = crate::nn::random::Random::new(3).normal(&[ENTRIES, 8], 2.0);
             TinyDecoder { table: random }
         }
 
@@ -303,7 +303,7 @@ mod tests {
     }
 
     /// Rows of different prefixes, lengths and seeds; some may not end at first.
-    fn drawn(seed: u64, scope: PenaltyScope, is_on_device: bool) -> Vec<Drawn> {
+    fn drawn(seed: u64, scope: PenaltyScope, is_on_device: bool) -> Vec<RowFrames> {
         let mut noises: Vec<SeededNoise> =
             (0..5).map(|row| SeededNoise::new(scramble(seed + row))).collect();
         let rows = noises.iter_mut().enumerate().map(|(row, noise)| RowRequest {

@@ -6,10 +6,10 @@
 use tch::{Device, Kind, Tensor};
 
 use super::attention::{Heads, scaled_dot_product};
-use super::generate::Staying;
-use super::kernels::{self, Cached};
+use super::generate::OpenRows;
+use super::kernels::{self, KeyValues};
 use super::rows;
-use crate::upload::upload_all;
+use crate::runtime::upload::upload_all;
 
 /// The shape of a cache.
 #[derive(Clone, Copy, Debug)]
@@ -130,7 +130,7 @@ impl KvCache {
     fn attend_exactly(&self, layer: usize, queries: &Tensor) -> Option<Tensor> {
         let LayerCache { keys, values } = &self.layers[layer];
         let size = keys.size();
-        let cached = Cached {
+        let cached = KeyValues {
             keys: rows::floats(keys)?,
             values: rows::floats(values)?,
             heads: size[1] as usize,
@@ -147,7 +147,7 @@ impl KvCache {
     }
 
     /// Keeps only some rows, in order.
-    pub fn keep(&mut self, kept: &Staying) {
+    pub fn keep(&mut self, kept: &OpenRows) {
         for LayerCache { keys, values } in &mut self.layers {
             *keys = keys.index_select(0, &kept.index);
             *values = values.index_select(0, &kept.index);
@@ -204,7 +204,7 @@ mod tests {
         let mut y = Tensor::new();
         for step in 0..3 {
             if step == 2 {
-                cache.keep(&Staying::new(vec![0, 2], Device::Cpu));
+                cache.keep(&OpenRows::new(vec![0, 2], Device::Cpu));
                 rows.remove(1);
             }
             cache.grow();

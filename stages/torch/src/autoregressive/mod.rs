@@ -17,7 +17,7 @@ pub mod sampler;
 
 pub use attention::{AttentionMask, Heads, Spans};
 pub use draws::Draws;
-pub use generate::{Decoder, Drawn, RowMemory, RowRequest, Staying, Stop, generate};
+pub use generate::{Decoder, OpenRows, RowFrames, RowMemory, RowRequest, Stop, generate};
 pub use kv_cache::{CacheShape, KvCache};
 pub use line::Line;
 pub use noise::{Noise, SeededNoise};

@@ -3,8 +3,8 @@
 use tch::{Device, Kind, Tensor};
 
 use super::line::Line;
-use crate::counter;
-use crate::random::Random;
+use crate::nn::counter;
+use crate::nn::random::Random;
 
 /// Numbers from the exponential distribution of mean 1, for one row.
 pub trait Noise {

@@ -8,8 +8,8 @@
 use tch::{Device, Kind, Tensor};
 
 use super::kernels;
-use crate::layers::{Adapter, Conv1D, Embedding, LayerNorm, Linear, Pass, RmsNorm};
-use crate::rope::Rotary;
+use crate::nn::layers::{Adapter, Conv1D, Embedding, LayerNorm, Linear, Pass, RmsNorm};
+use crate::nn::rope::Rotary;
 
 /// Tests if a row must not depend on the other rows.
 pub fn is_exact(x: &Tensor) -> bool {
@@ -160,7 +160,7 @@ pub(super) fn filled(shape: &[i64], fill: impl FnOnce(&mut [f32])) -> Tensor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rope::Rope;
+    use crate::nn::rope::Rope;
 
     const CPU: (Kind, Device) = (Kind::Float, Device::Cpu);
 

@@ -129,7 +129,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::autoregressive::noise::{Noise, SeededNoise};
-    use crate::random::Random;
+    use crate::nn::random::Random;
 
     const PLAIN: Sampling = Sampling {
         order: SamplingOrder::FishSpeech,

@@ -6,16 +6,16 @@ use safetensors::{SafeTensorError, SafeTensors};
 use stage_families::dac::CPU_PIECE;
 use tch::{Device, Tensor};
 
-use super::Config;
+use super::DacConfig;
 use super::load;
 use super::model::DacModel;
-use super::trace::{Seen, Trace};
-use crate::budget::Budget;
-use crate::codec::{Codec, CodecFormat, Codes};
+use super::trace::{Trace, TracedTensors};
 use crate::error::{InTch, TorchError};
-use crate::mel_rvq::check_wave;
-use crate::threads::{one_thread, spread};
-use crate::weights::Weights;
+use crate::nn::weights::Weights;
+use crate::runtime::budget::MemoryBudget;
+use crate::runtime::threads::{one_thread, spread};
+use crate::sound::codec::{Codec, CodecFormat, Codes};
+use crate::sound::mel_rvq::check_wave;
 
 /// The number of frames that go through the convolutions at a time on a GPU, which needs work for all
 /// its cores.
@@ -23,11 +23,11 @@ const GPU_PIECE: i64 = 128;
 
 #[derive(Debug)]
 pub struct Dac {
-    config: Config,
+    config: DacConfig,
     device: Device,
     threads: usize,
     /// The budget of batches on a GPU, and of clips at a time on the CPU.
-    budget: Budget,
+    budget: MemoryBudget,
     /// Never written to; the lock is needed because tensors must not be shared by threads, while
     /// their storage may be.
     weights: Mutex<Weights>,
@@ -36,7 +36,7 @@ pub struct Dac {
 }
 
 impl Dac {
-    pub fn new(config: Config, weights: Weights, device: Device) -> Result<Dac, TorchError> {
+    pub fn new(config: DacConfig, weights: Weights, device: Device) -> Result<Dac, TorchError> {
         config.check()?;
         let weights = Mutex::new(load::prepare(&config, weights, device)?);
         let budget = budget(&config, device, None);
@@ -50,12 +50,12 @@ impl Dac {
     }
 
     /// The config of such a file; its weights are not read.
-    pub fn read_config(bytes: &[u8]) -> Result<Config, TorchError> {
+    pub fn read_config(bytes: &[u8]) -> Result<DacConfig, TorchError> {
         let unusable = |error: SafeTensorError| TorchError::Model(error.to_string());
         let (_, header) = SafeTensors::read_metadata(bytes).map_err(unusable)?;
         match header.metadata().as_ref().and_then(|text| text.get("config")) {
-            Some(text) => Ok(Config::from_json(text.as_bytes())?),
-            None => Ok(Config::default()),
+            Some(text) => Ok(DacConfig::from_json(text.as_bytes())?),
+            None => Ok(DacConfig::default()),
         }
     }
 
@@ -79,12 +79,12 @@ impl Dac {
         self
     }
 
-    pub fn format_of(config: &Config) -> CodecFormat {
+    pub fn format_of(config: &DacConfig) -> CodecFormat {
         let hop = config.frame() as usize;
         CodecFormat { rate: config.sample_rate, entries: config.entries(), hop }
     }
 
-    pub fn config(&self) -> &Config {
+    pub fn config(&self) -> &DacConfig {
         &self.config
     }
 
@@ -173,7 +173,7 @@ impl Dac {
     }
 
     /// The codes of a wave that goes through in one chunk, with all recorded tensors.
-    pub(super) fn trace_encode(&self, wave: &[f32]) -> Result<(Seen, Codes), TorchError> {
+    pub(super) fn trace_encode(&self, wave: &[f32]) -> Result<(TracedTensors, Codes), TorchError> {
         one_thread();
         let mut trace = Trace::keeping();
         let codes =
@@ -183,7 +183,10 @@ impl Dac {
     }
 
     /// The wave of codes that go through in one chunk, with all recorded tensors.
-    pub(super) fn trace_decode(&self, codes: &Codes) -> Result<(Seen, Vec<f32>), TorchError> {
+    pub(super) fn trace_decode(
+        &self,
+        codes: &Codes,
+    ) -> Result<(TracedTensors, Vec<f32>), TorchError> {
         codes.check(&self.format())?;
         one_thread();
         let mut trace = Trace::keeping();
@@ -218,7 +221,7 @@ impl Codec for Dac {
         !self.device.is_cuda()
     }
 
-    fn budget(&self) -> Option<&Budget> {
+    fn budget(&self) -> Option<&MemoryBudget> {
         Some(&self.budget)
     }
 
@@ -264,9 +267,9 @@ fn piece(device: Device) -> i64 {
     if device.is_cuda() { GPU_PIECE } else { CPU_PIECE }
 }
 
-fn budget(config: &Config, device: Device, memory: Option<u64>) -> Budget {
+fn budget(config: &DacConfig, device: Device, memory: Option<u64>) -> MemoryBudget {
     let (config, is_gpu) = (config.clone(), device.is_cuda());
-    Budget::new(memory, move |frames| {
+    MemoryBudget::new(memory, move |frames| {
         if is_gpu {
             config.encode_bytes(frames as i64, GPU_PIECE)
         } else {
@@ -302,11 +305,11 @@ mod tests {
     use super::*;
 
     /// The codec of the committed fixture: four codebooks, 16 samples per frame, 64 frames long.
-    fn weights() -> (Config, Weights) {
+    fn weights() -> (DacConfig, Weights) {
         let bytes = include_bytes!("../../fixtures/fish_dac/model.safetensors");
         let (_, header) = SafeTensors::read_metadata(bytes).unwrap();
         let config = header.metadata().as_ref().unwrap()["config"].as_bytes();
-        (Config::from_json(config).unwrap(), Weights::from_safetensors(bytes).unwrap())
+        (DacConfig::from_json(config).unwrap(), Weights::from_safetensors(bytes).unwrap())
     }
 
     type Change<'a> = &'a dyn Fn(&mut Weights);

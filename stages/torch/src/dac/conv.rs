@@ -6,9 +6,9 @@
 
 use tch::Tensor;
 
-use crate::convolution::Geometry;
 use crate::error::TorchError;
-use crate::weights::Weights;
+use crate::nn::convolution::Geometry;
+use crate::nn::weights::Weights;
 
 /// The ends of the previous inputs, in the order in which the convolutions run.
 #[derive(Debug, Default)]

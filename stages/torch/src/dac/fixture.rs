@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use tch::{Device, Tensor};
 
 use super::codec::Dac;
-use crate::codec::{Codec, Codes};
 use crate::error::TorchError;
 use crate::fixture::setup::Setup;
+use crate::sound::codec::{Codec, Codes};
 
 /// A nearest entry that wins by less may differ if sums are rounded differently: between a CPU and
 /// the reference, and on a GPU.

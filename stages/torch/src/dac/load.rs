@@ -3,17 +3,17 @@
 use stage_formats::weight_norm;
 use tch::Device;
 
-use super::{Config, Layout};
+use super::{DacConfig, DacLayout};
 use crate::error::TorchError;
-use crate::weight_norm::fold;
-use crate::weights::Weights;
+use crate::nn::weight_norm::fold;
+use crate::nn::weights::Weights;
 
 /// Takes the tensors of a file: names unified, checked against the config, in 32-bit floats on the
 /// device, with weight norm removed.
-pub fn prepare(config: &Config, given: Weights, device: Device) -> Result<Weights, TorchError> {
+pub fn prepare(config: &DacConfig, given: Weights, device: Device) -> Result<Weights, TorchError> {
     let _guard = tch::no_grad_guard();
     let given = canonical(given);
-    given.check(&Layout::of(config).0)?;
+    given.check(&DacLayout::of(config).0)?;
     Ok(fold(given.usable(device)?, |_| true))
 }
 

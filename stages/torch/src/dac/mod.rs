@@ -14,4 +14,4 @@ mod trace;
 mod transformer;
 
 pub use codec::Dac;
-pub use stage_families::dac::{Config, EncoderTransformer, Layout, Quantizer, Transformer};
+pub use stage_families::dac::{DacConfig, DacLayout, EncoderTransformer, Quantizer, Transformer};

@@ -2,13 +2,13 @@
 
 use tch::{Kind, Tensor};
 
-use super::Config;
+use super::DacConfig;
 use super::conv::{DacConv, DacLayer, Past, ResidualUnit, Snake, TransposedConv};
 use super::quantizer::Quantizer;
 use super::trace::Trace;
 use super::transformer::Transformer;
 use crate::error::TorchError;
-use crate::weights::Weights;
+use crate::nn::weights::Weights;
 
 /// Dilations of the three residual units of a block.
 const DILATIONS: [i64; 3] = [1, 3, 9];
@@ -31,7 +31,7 @@ struct EncoderPart {
 }
 
 impl DacModel {
-    pub fn new(weights: &Weights, config: &Config) -> Result<DacModel, TorchError> {
+    pub fn new(weights: &Weights, config: &DacConfig) -> Result<DacModel, TorchError> {
         Ok(DacModel {
             frame: config.frame(),
             steps: config.steps(),
@@ -130,7 +130,7 @@ fn run(
     steps
 }
 
-fn encoder(weights: &Weights, config: &Config) -> Result<Vec<EncoderPart>, TorchError> {
+fn encoder(weights: &Weights, config: &DacConfig) -> Result<Vec<EncoderPart>, TorchError> {
     let first = DacLayer::Conv(DacConv::new(weights, "encoder.block.0.conv")?);
     let mut parts = vec![EncoderPart { layers: vec![first], transformer: None }];
     for (level, rate) in config.encoder_rates.iter().enumerate() {
@@ -154,7 +154,7 @@ fn encoder(weights: &Weights, config: &Config) -> Result<Vec<EncoderPart>, Torch
     Ok(parts)
 }
 
-fn decoder(weights: &Weights, config: &Config) -> Result<Vec<Vec<DacLayer>>, TorchError> {
+fn decoder(weights: &Weights, config: &DacConfig) -> Result<Vec<Vec<DacLayer>>, TorchError> {
     let mut parts = vec![vec![DacLayer::Conv(DacConv::new(weights, "decoder.model.0.conv")?)]];
     for (level, rate) in config.decoder_rates.iter().enumerate() {
         let name = format!("decoder.model.{}.block", level + 1);

@@ -4,12 +4,12 @@
 use stage_families::dac::codebook_name;
 use tch::Tensor;
 
-use super::Config;
+use super::DacConfig;
 use super::conv::{ConvNext, DacConv, Past, TransposedConv, take};
 use super::trace::Trace;
 use super::transformer::Transformer;
 use crate::error::{InTch, TorchError};
-use crate::weights::Weights;
+use crate::nn::weights::Weights;
 
 #[derive(Debug)]
 pub struct Quantizer {
@@ -21,7 +21,7 @@ pub struct Quantizer {
 }
 
 impl Quantizer {
-    pub fn new(weights: &Weights, config: &Config) -> Result<Quantizer, TorchError> {
+    pub fn new(weights: &Weights, config: &DacConfig) -> Result<Quantizer, TorchError> {
         let sizes = &config.quantizer;
         let (mut down, mut up) = (Vec::new(), Vec::new());
         for (at, factor) in sizes.downsample_factor.iter().enumerate() {

@@ -5,18 +5,18 @@ use std::collections::BTreeMap;
 use tch::Tensor;
 
 /// Tensors by name and index.
-pub type Seen = BTreeMap<String, Tensor>;
+pub type TracedTensors = BTreeMap<String, Tensor>;
 
 /// Keeps recorded tensors; the default records nothing.
 #[derive(Debug, Default)]
-pub struct Trace(Option<Seen>);
+pub struct Trace(Option<TracedTensors>);
 
 impl Trace {
     pub fn keeping() -> Trace {
-        Trace(Some(Seen::new()))
+        Trace(Some(TracedTensors::new()))
     }
 
-    pub fn kept(self) -> Seen {
+    pub fn kept(self) -> TracedTensors {
         self.0.unwrap_or_default()
     }
 

@@ -3,9 +3,9 @@
 use tch::{Device, Kind, Tensor};
 
 use crate::error::{InTch, TorchError};
-use crate::layers::{LayerScale, Linear, Pass, RmsNorm, SwiGlu};
-use crate::rope::{Rope, Rotary};
-use crate::weights::{Scope, Weights};
+use crate::nn::layers::{LayerScale, Linear, Pass, RmsNorm, SwiGlu};
+use crate::nn::rope::{Rope, Rotary};
+use crate::nn::weights::{Scope, Weights};
 use stage_families::dac::Transformer as Config;
 
 #[derive(Debug)]

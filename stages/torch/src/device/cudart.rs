@@ -10,7 +10,7 @@ use tch::Cuda;
 
 use super::fault::DeviceFault;
 use super::runtime::{DeviceMemory, Runtime, Versions};
-use crate::shim;
+use crate::runtime::shim;
 
 /// The numbers of two attributes of a device.
 const CAPABILITY_MAJOR: c_int = 75;

@@ -14,8 +14,8 @@ use super::name::place;
 use super::probe;
 use super::runtime::Runtime;
 use crate::error::TorchError;
-use crate::shim;
-use crate::threads::one_thread;
+use crate::runtime::shim;
+use crate::runtime::threads::one_thread;
 use crate::train::kernels;
 use crate::train::precision::DeviceFacts;
 

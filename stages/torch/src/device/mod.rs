@@ -16,7 +16,7 @@ use tch::Device;
 pub use self::cudart::Cudart;
 pub use self::machine::{Machine, SharedThreads};
 pub use self::name::place;
-pub use self::report::{Report, report};
+pub use self::report::{WorkerDescription, report};
 use self::runtime::Runtime;
 use stage_core::StageError;
 use stage_core::device::DeviceId;

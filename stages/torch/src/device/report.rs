@@ -10,7 +10,7 @@ use super::probe;
 use super::runtime::{LIBTORCH, Runtime};
 
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct WorkerDescription {
     pub program: String,
     pub libtorch: &'static str,
     pub cuda: Option<CudaReport>,
@@ -37,11 +37,11 @@ pub struct DeviceReport {
 }
 
 /// Checks the machine as a run would use it: computes on the CPU and opens the GPUs.
-pub fn report(program: &str) -> Report {
+pub fn report(program: &str) -> WorkerDescription {
     report_by(&Cudart, program)
 }
 
-fn report_by(runtime: &dyn Runtime, program: &str) -> Report {
+fn report_by(runtime: &dyn Runtime, program: &str) -> WorkerDescription {
     let Devices { gpus, mut problem } = probe::devices(runtime);
     let mut devices = vec![processor()];
     for (device, gpu) in (0..).map_while(DeviceId::gpu).zip(&gpus) {
@@ -56,7 +56,13 @@ fn report_by(runtime: &dyn Runtime, program: &str) -> Report {
         driver: (versions.driver > 0).then(|| version(versions.driver)),
         libtorch: version(versions.runtime),
     });
-    Report { program: program.to_owned(), libtorch: LIBTORCH, cuda, devices, cuda_error: problem }
+    WorkerDescription {
+        program: program.to_owned(),
+        libtorch: LIBTORCH,
+        cuda,
+        devices,
+        cuda_error: problem,
+    }
 }
 
 fn describe(runtime: &dyn Runtime, device: DeviceId, gpu: &Gpu) -> DeviceReport {

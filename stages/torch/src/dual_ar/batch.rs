@@ -3,7 +3,7 @@
 use tch::{Device, Tensor};
 
 use crate::error::TorchError;
-use crate::upload::upload;
+use crate::runtime::upload::upload;
 
 /// The label of ignored positions.
 pub const IGNORED: i32 = -100;

@@ -4,9 +4,9 @@ use tch::Tensor;
 
 use crate::autoregressive::{AttentionMask, CacheShape, Heads, KvCache, rows};
 use crate::error::TorchError;
-use crate::layers::{Linear, Pass, RmsNorm, SwiGlu};
-use crate::rope::Rotary;
-use crate::weights::Scope;
+use crate::nn::layers::{Linear, Pass, RmsNorm, SwiGlu};
+use crate::nn::rope::Rotary;
+use crate::nn::weights::Scope;
 use stage_families::dual_ar::Stack;
 
 #[derive(Debug)]

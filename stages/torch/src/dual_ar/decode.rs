@@ -4,8 +4,8 @@ use tch::{Device, Kind, Tensor};
 
 use super::block::{BlockCache, TransformerBlock, cache_shape};
 use super::model::DualAr;
-use crate::autoregressive::{Decoder, Draws, KvCache, Line, RowMemory, Staying, rows};
-use crate::rope::Rotary;
+use crate::autoregressive::{Decoder, Draws, KvCache, Line, OpenRows, RowMemory, rows};
+use crate::nn::rope::Rotary;
 
 /// The original draws codes after the first codebook from this number of entries only.
 const FAST_ENTRIES: i64 = 1024;
@@ -18,7 +18,7 @@ pub struct DualArCaches {
 }
 
 impl RowMemory for DualArCaches {
-    fn keep(&mut self, rows: &Staying) {
+    fn keep(&mut self, rows: &OpenRows) {
         self.slow.keep(rows);
         self.fast.keep(rows);
     }
@@ -223,7 +223,7 @@ impl Decoder for DualArDecoder<'_> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::dual_ar::{Config, SpecialTokens};
+    use crate::dual_ar::{DualArConfig, SpecialTokens};
 
     const CODEBOOKS: i64 = 10;
 
@@ -235,7 +235,7 @@ mod tests {
                 "num_codebooks": {CODEBOOKS}, "n_fast_layer": 1, "max_seq_len": 64,
                 "scale_codebook_embeddings": {scale_codebook_embeddings}}}"#
         );
-        let config = Config::parse(json.as_bytes()).unwrap();
+        let config = DualArConfig::parse(json.as_bytes()).unwrap();
         let weights = DualAr::fresh(&config, 7);
         let weights = weights.moved(Device::Cpu, Some(Kind::BFloat16));
         DualAr::load(config, SpecialTokens { semantic_begin: 20, im_end: 3 }, weights).unwrap()

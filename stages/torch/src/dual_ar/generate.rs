@@ -6,7 +6,7 @@ use super::Parity;
 use super::decode::DualArDecoder;
 use super::model::DualAr;
 use super::sampling::DualArSampling;
-use crate::autoregressive::{Drawn, Noise, RowRequest, Stop, generate};
+use crate::autoregressive::{Noise, RowFrames, RowRequest, Stop, generate};
 use crate::error::TorchError;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl DualAr {
         &self,
         sentences: Vec<DualArSentence<'_>>,
         sampling: &DualArSampling,
-    ) -> Result<Vec<Drawn>, TorchError> {
+    ) -> Result<Vec<RowFrames>, TorchError> {
         let mut is_cut = Vec::with_capacity(sentences.len());
         let mut rows = Vec::with_capacity(sentences.len());
         for DualArSentence { prompt, most, least, noise } in sentences {
@@ -64,7 +64,7 @@ impl DualAr {
         Ok(drawn)
     }
 
-    fn speech(&self, Drawn { mut frames, stop }: Drawn) -> DualArSpeech {
+    fn speech(&self, RowFrames { mut frames, stop }: RowFrames) -> DualArSpeech {
         // The original drops the last column even if it is not an end.
         if stop == Stop::End || self.parity == Parity::Upstream {
             frames.pop();

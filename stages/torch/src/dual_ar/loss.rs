@@ -2,10 +2,10 @@
 
 use tch::{Kind, Reduction, Tensor};
 
-use crate::chain::leaf;
+use crate::nn::chain::leaf;
 
 /// The sum of a loss over its labels, and the gradient of its inputs.
-pub struct Derived {
+pub struct LossGradient {
     pub sum: Tensor,
     /// [N, ...], like the inputs.
     pub gradient: Tensor,
@@ -20,7 +20,7 @@ pub fn in_pieces(
     most: i64,
     entropy: impl Fn(&Tensor, &Tensor) -> Tensor,
     weight: f64,
-) -> Derived {
+) -> LossGradient {
     let mut gradients = Vec::new();
     let sum = over_pieces(inputs, labels, most, |input, labels| {
         let input = leaf(input);
@@ -31,7 +31,7 @@ pub fn in_pieces(
     });
     let gradient =
         if gradients.is_empty() { inputs.zeros_like() } else { Tensor::cat(&gradients, 0) };
-    Derived { sum, gradient }
+    LossGradient { sum, gradient }
 }
 
 /// The sum of `work` over all chunks.

@@ -13,11 +13,11 @@ pub mod model;
 pub mod prompt;
 pub mod sampling;
 
-pub use crate::autoregressive::{Drawn, Noise, SeededNoise, Stop};
-pub use crate::parity::Parity;
+pub use crate::autoregressive::{Noise, RowFrames, SeededNoise, Stop};
+pub use crate::runtime::parity::Parity;
 pub use batch::{ClipColumns, DualArBatch};
 pub use generate::{DualArSentence, DualArSpeech};
 pub use model::{DualAr, SpecialTokens};
 pub use prompt::{PromptFormat, PromptVocabulary, Script, SpokenText};
 pub use sampling::DualArSampling;
-pub use stage_families::dual_ar::Config;
+pub use stage_families::dual_ar::DualArConfig;

@@ -6,13 +6,13 @@ use tch::{Device, IndexOp, Kind, Tensor};
 use super::block::TransformerBlock;
 use crate::autoregressive::AttentionMask;
 use crate::error::TorchError;
-use crate::layers::{Embedding, Linear, Pass, RmsNorm};
-use crate::lora::{Adaptable, AdaptableLayer};
-use crate::parity::Parity;
-use crate::random::Random;
-use crate::rope::{Rope, Rotary};
-use crate::weights::{Scope, Weights};
-use stage_families::dual_ar::{Config, Stack};
+use crate::nn::layers::{Embedding, Linear, Pass, RmsNorm};
+use crate::nn::lora::{Adaptable, AdaptableLayer};
+use crate::nn::random::Random;
+use crate::nn::rope::{Rope, Rotary};
+use crate::nn::weights::{Scope, Weights};
+use crate::runtime::parity::Parity;
+use stage_families::dual_ar::{DualArConfig, Stack};
 
 /// The special tokens of the model, which only the tokenizer knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -29,7 +29,7 @@ pub(crate) const WORDS: &str = "embeddings";
 /// The names of the fields are those of the tensors.
 #[derive(Debug)]
 pub struct DualAr {
-    pub(crate) config: Config,
+    pub(crate) config: DualArConfig,
     /// All of its tensors, by name.
     pub(crate) tensors: Weights,
     pub(crate) tokens: SpecialTokens,
@@ -59,7 +59,7 @@ impl DualAr {
     /// Takes the tensors, which must be complete without extra ones. Older files have queries, keys
     /// and values separate.
     pub fn load(
-        config: Config,
+        config: DualArConfig,
         tokens: SpecialTokens,
         weights: Weights,
     ) -> Result<DualAr, TorchError> {
@@ -75,7 +75,7 @@ impl DualAr {
         weights.check(&config.tensors())?;
         let tensors = weights.shared(|_, _| true).into_iter().collect();
         let device = weights.iter().next().map_or(Device::Cpu, |(_, tensor)| tensor.device());
-        let Config { vocab_size, codebook_size, num_codebooks, norm_eps, .. } = config;
+        let DualArConfig { vocab_size, codebook_size, num_codebooks, norm_eps, .. } = config;
         let (slow, fast) = (config.slow, config.fast);
         let mut linear = |name: &str, inputs, outputs, bias| {
             Linear::load(&mut weights.under(name), inputs, outputs, bias)
@@ -115,7 +115,7 @@ impl DualAr {
 
     /// Random weights: normal, biases zero, norms one. The same seed gives the same ones on every
     /// machine.
-    pub fn fresh(config: &Config, seed: u64) -> Weights {
+    pub fn fresh(config: &DualArConfig, seed: u64) -> Weights {
         let mut random = Random::new(seed);
         let fill = |(name, shape): (String, Vec<i64>)| {
             let options = (Kind::Float, Device::Cpu);
@@ -138,7 +138,7 @@ impl DualAr {
         self.parity
     }
 
-    pub fn config(&self) -> &Config {
+    pub fn config(&self) -> &DualArConfig {
         &self.config
     }
 

@@ -61,7 +61,7 @@ impl FishReading<'_> {
             self.vocabulary.check_codes(&codes)?;
             Ok(codes)
         });
-        let codes = codes.map_err(|error| unfit(text, &error.to_string()))?;
+        let codes = codes.map_err(|error| unusable(text, &error.to_string()))?;
         let codes: Vec<i32> = codes.values.iter().map(|code| i32::from(*code)).collect();
         let columns =
             script(self.vocabulary).clip(self.format, &SpokenText { text, codes: &codes })?;
@@ -76,7 +76,7 @@ pub fn script(vocabulary: &Vocabulary) -> Script<'_, Vocabulary> {
     Script::new(vocabulary, vocabulary.tokens(), vocabulary.codebooks())
 }
 
-fn unfit(text: &str, why: &str) -> StageError {
+fn unusable(text: &str, why: &str) -> StageError {
     let begin = begin(text);
     StageError::with_help(
         format!("the clip with the text `{begin}` does not fit the model: {why}"),

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use tch::{Kind, Tensor};
 
 use super::trainee::{BASE, DualArInputs, DualArMemory, DualArTrainee, SEMANTIC};
-use crate::autoregressive::Drawn;
+use crate::autoregressive::RowFrames;
 use crate::dual_ar::batch::DualArBatch;
 use crate::dual_ar::generate::DualArSentence;
 use crate::dual_ar::model::{DualAr, SpecialTokens};
@@ -12,12 +12,12 @@ use crate::dual_ar::sampling::DualArSampling;
 use crate::error::TorchError;
 use crate::fixture::parts::{self, Outputs, RecordedNoise, Steps};
 use crate::fixture::setup::Setup;
-use crate::layers::Pass;
-use crate::lora::Adaptable;
-use crate::parity::Parity;
+use crate::nn::layers::Pass;
+use crate::nn::lora::Adaptable;
+use crate::nn::weights::Weights;
+use crate::runtime::parity::Parity;
 use crate::train::{Losses, Means, Totals, Trainee};
-use crate::weights::Weights;
-use stage_families::dual_ar::Config;
+use stage_families::dual_ar::DualArConfig;
 
 /// `settings` of the fixture.
 #[derive(Debug, Deserialize)]
@@ -39,7 +39,7 @@ pub fn outputs(
     setup: &Setup,
 ) -> Result<Outputs, TorchError> {
     let settings: FishFixtureSettings = parts::settings(settings)?;
-    let config = Config::parse(settings.config.to_string().as_bytes())?;
+    let config = DualArConfig::parse(settings.config.to_string().as_bytes())?;
     let weights = Weights::from_safetensors(weights)?.moved(setup.device, Some(setup.kind()));
     let model = DualAr::load(config, settings.tokens, weights)?.with_parity(settings.parity);
     let mut outputs = Outputs::new();
@@ -138,7 +138,7 @@ fn generated(
     let prompt = numbers(prompt)?;
     let sentence = DualArSentence { prompt: &prompt, most: frames, least: 0, noise: &mut noise };
     let drawn = model.draw(vec![sentence], &settings.sampling)?;
-    let frames = drawn.iter().flat_map(|Drawn { frames, .. }| frames);
+    let frames = drawn.iter().flat_map(|RowFrames { frames, .. }| frames);
     let ids: Vec<Tensor> = frames.map(|frame| Tensor::from_slice(frame)).collect();
     outputs.insert("sampled.ids".into(), Tensor::stack(&ids, 1));
     Ok(())

@@ -5,12 +5,12 @@ use stage_families::artifact;
 use stage_families::dual_ar::kinds;
 
 use super::vocabulary::Vocabulary;
-use crate::arrived::{Arrived, Family};
-use crate::dual_ar::{Config, DualAr};
+use crate::arrived::{Family, PortModel};
+use crate::dual_ar::{DualAr, DualArConfig};
 use crate::error::TorchError;
 use crate::lineage::ModelLineage;
+use crate::nn::weights::Weights;
 use crate::tune::{Base, Kinds};
-use crate::weights::Weights;
 
 const FAMILY: Family = Family {
     name: artifact::DUAL_AR,
@@ -22,7 +22,7 @@ const FAMILY: Family = Family {
 #[derive(Debug)]
 pub struct FishModel {
     pub fields: Fields,
-    pub config: Config,
+    pub config: DualArConfig,
     pub config_text: String,
     pub vocabulary: Vocabulary,
     pub lineage: ModelLineage,
@@ -54,10 +54,10 @@ impl Base for FishModel {
         fields: Option<&Fields>,
         context: &mut dyn Context,
     ) -> Result<FishModel, StageError> {
-        let arrived = Arrived::on(port, fields, &FAMILY)?;
+        let arrived = PortModel::on(port, fields, &FAMILY)?;
         let fields = arrived.fields;
         let bytes = arrived.file(artifact::CONFIG, context)?;
-        let config = Config::parse(&bytes)?;
+        let config = DualArConfig::parse(&bytes)?;
         let vocabulary = Vocabulary::of(fields, &config, context)?;
         Ok(FishModel {
             lineage: ModelLineage::of(fields),

@@ -6,12 +6,12 @@ use tch::Tensor;
 
 use super::clip::script;
 use super::model::FishModel;
-use crate::codec::Codes;
 use crate::dual_ar::{
     ClipColumns, DualAr, DualArSampling, DualArSentence, Parity, PromptFormat, SeededNoise, Stop,
 };
 use crate::error::TorchError;
-use crate::layers::Pass;
+use crate::nn::layers::Pass;
+use crate::sound::codec::Codes;
 use crate::train::losses::Means;
 
 /// A trained base has less than this share of the loss of an untrained one.
@@ -130,7 +130,7 @@ mod tests {
     use crate::fish::testing::{config, vocabulary};
     use crate::fish::{DualArMemory, DualArTrainee};
     use crate::lineage::ModelLineage;
-    use crate::lora::{self, LoraSettings};
+    use crate::nn::lora::{self, LoraSettings};
     use crate::train::Trainee;
     use crate::train::clips::UnusableClips;
     use crate::train::frozen::{check_frozen, digests};

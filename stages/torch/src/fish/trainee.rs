@@ -7,18 +7,18 @@
 use tch::{Device, Kind, Tensor};
 
 use crate::autoregressive::{AttentionMask, Spans};
-use crate::chain::{Chain, Link, leaf, send_back};
 use crate::dual_ar::batch::{AttentionScope, DualArBatch};
 use crate::dual_ar::block::TransformerBlock;
 use crate::dual_ar::loss::{cross_entropy, in_pieces, over_pieces};
 use crate::dual_ar::model::{AttentionLayout, DualAr, WORDS};
 use crate::error::TorchError;
-use crate::layers::Pass;
-use crate::lora::Adaptable;
-use crate::parity::Parity;
-use crate::random::scramble;
+use crate::nn::chain::{Chain, ChainBlock, leaf, send_back};
+use crate::nn::layers::Pass;
+use crate::nn::lora::Adaptable;
+use crate::nn::random::scramble;
+use crate::runtime::parity::Parity;
+use crate::runtime::upload::{upload, upload_all};
 use crate::train::{Losses, Phase, Totals, Trainee, adamw};
-use crate::upload::{upload, upload_all};
 
 /// The loss of tokens and the loss of codes.
 pub const BASE: &str = "base";
@@ -108,7 +108,7 @@ impl DualArTrainee {
         self.model.parity == Parity::Correct
     }
 
-    fn chain<'a>(&self, links: Vec<Link<'a>>) -> Chain<'a> {
+    fn chain<'a>(&self, links: Vec<ChainBlock<'a>>) -> Chain<'a> {
         Chain::new(links, self.memory.recompute)
     }
 
@@ -156,7 +156,7 @@ impl DualArTrainee {
         pass: Pass,
     ) -> (Tensor, Tensor) {
         let (model, layout) = (&self.model, self.model.within_frames());
-        let mut links = vec![Link::new(true, |x| model.fast_inputs(x, codes, pass))];
+        let mut links = vec![ChainBlock::new(true, |x| model.fast_inputs(x, codes, pass))];
         links.extend(links_of(&model.fast_layers, &layout, pass, |_| true));
         let chain = self.chain(links);
         let forward = chain.forward(&leaf(states));
@@ -257,9 +257,11 @@ fn links_of<'a>(
     layout: &'a AttentionLayout,
     pass: Pass,
     is_trained: impl Fn(usize) -> bool,
-) -> Vec<Link<'a>> {
+) -> Vec<ChainBlock<'a>> {
     let link = |(at, block): (usize, &'a TransformerBlock)| {
-        Link::new(is_trained(at), move |x| block.forward(x, &layout.rotary, &layout.mask, pass))
+        ChainBlock::new(is_trained(at), move |x| {
+            block.forward(x, &layout.rotary, &layout.mask, pass)
+        })
     };
     blocks.iter().enumerate().map(link).collect()
 }

@@ -7,9 +7,9 @@ use stage_core::{Context, Fields, StageError};
 use stage_families::artifact;
 use stage_formats::bpe::{Bpe, Specials};
 
-use crate::codec::{CodecFormat, Codes};
-use crate::dual_ar::{Config, SpecialTokens, prompt};
+use crate::dual_ar::{DualArConfig, SpecialTokens, prompt};
 use crate::error::TorchError;
+use crate::sound::codec::{CodecFormat, Codes};
 
 /// The special tokens before the semantic tokens, in the order of their ids.
 pub const MARKS: [&str; 15] = [
@@ -53,7 +53,7 @@ impl Vocabulary {
     /// The tokenizer of a model artifact, which must fit its configuration.
     pub fn of(
         model: &Fields,
-        config: &Config,
+        config: &DualArConfig,
         context: &mut dyn Context,
     ) -> Result<Vocabulary, StageError> {
         let mut file = |name: &str| match model.blob(name) {
@@ -73,7 +73,7 @@ impl Vocabulary {
         })
     }
 
-    pub fn new(bpe: Bpe, config: &Config) -> Result<Vocabulary, TorchError> {
+    pub fn new(bpe: Bpe, config: &DualArConfig) -> Result<Vocabulary, TorchError> {
         let (rows, tokens) = (config.vocab_size, bpe.size() as i64);
         if tokens > rows || rows - tokens >= MOST_UNUSED {
             return Err(TorchError::Input(format!(

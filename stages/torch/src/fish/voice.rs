@@ -4,10 +4,10 @@ use stage_core::{Blob, Context, Fields, StageError};
 
 use super::model::FishModel;
 use super::vocabulary::Vocabulary;
-use crate::codec::CodecFormat;
 use crate::dual_ar::{DualAr, Parity};
-use crate::loaded::Loaded;
+use crate::loaded::ModelSlot;
 use crate::npy;
+use crate::sound::codec::CodecFormat;
 use crate::tune::NetworkSource;
 
 pub struct Voices {
@@ -16,7 +16,7 @@ pub struct Voices {
     pub reference: Option<Fields>,
     pub codec: CodecFormat,
     pub parity: Parity,
-    pub loaded: Loaded<FishVoice>,
+    pub loaded: ModelSlot<FishVoice>,
 }
 
 /// A model that is ready to speak.

@@ -3,7 +3,7 @@
 use stage_core::{Blob, Context, Fields, Item, Reject, Setup, StageError};
 
 use super::codec::{self, CodecUse};
-use crate::codec::Codec;
+use crate::sound::codec::Codec;
 
 /// The codec on the port `codec` of an item stage.
 pub fn open_codec(

@@ -13,9 +13,9 @@ use stage_families::wav2vec2::kinds::{EMIT, TRANSCRIBE};
 use stage_formats::npy;
 
 use super::trial::{Written, open, parameters};
+use crate::nn::weights::{Weights, read};
 use crate::stored;
 use crate::testing::{Bench, wave_item};
-use crate::weights::{Weights, read};
 
 const RATE: u32 = 16_000;
 

@@ -10,10 +10,10 @@ use tch::Device;
 
 use super::arrived::{blob, check_rate};
 use crate::device::Machine;
-use crate::loaded::Loaded;
+use crate::loaded::ModelSlot;
+use crate::sound::wave::{self, Wave};
 use crate::wav2vec2::Wav2Vec2;
 use crate::wav2vec2::artifact::Wav2Vec2Model;
-use crate::wave::{self, Wave};
 
 pub struct AsrTranscribe {
     /// One of the two kinds.
@@ -30,7 +30,7 @@ impl Stage for AsrTranscribe {
         let model = setup.artifacts.get("model").and_then(|artifacts| artifacts.first());
         Ok(Job::Item(Box::new(TranscribeJob {
             model: Wav2Vec2Model::read("model", model, context)?,
-            loaded: Loaded::default(),
+            loaded: ModelSlot::default(),
             device: self.machine.open(setup.device)?,
             machine: self.machine.clone(),
             longest: setup.parameters.seconds("longest")?,
@@ -42,7 +42,7 @@ impl Stage for AsrTranscribe {
 /// Transcribes one recording after the other; a transcript depends on its recording alone.
 struct TranscribeJob {
     model: Wav2Vec2Model,
-    loaded: Loaded<Wav2Vec2>,
+    loaded: ModelSlot<Wav2Vec2>,
     device: Device,
     machine: Machine,
     /// In seconds.

@@ -7,12 +7,12 @@ use stage_core::{Blob, Context, Fields, StageError};
 use stage_families::artifact;
 use tch::Device;
 
-use crate::codec::{Codec, CodecFormat};
-use crate::dac::{Config, Dac};
+use crate::dac::{Dac, DacConfig};
 use crate::device::{Machine, free_memory, peak_memory, place};
 use crate::error::TorchError;
-use crate::griffin_lim;
-use crate::mel_rvq::MelRvq;
+use crate::sound::codec::{Codec, CodecFormat};
+use crate::sound::griffin_lim;
+use crate::sound::mel_rvq::MelRvq;
 use crate::stored;
 use crate::tune::Base;
 use crate::xtts::artifact::XttsModel;
@@ -48,16 +48,16 @@ pub fn open(
     context: &mut dyn Context,
 ) -> Result<Box<dyn Codec>, StageError> {
     let dac = match stored_as(artifact)? {
-        Stored::Xtts => {
+        CodecForm::Xtts => {
             let codec = XttsModel::read("codec", Some(artifact), context)?;
             let codec = codec.codec(how.device, context)?;
             return Ok(Box::new(codec.with_threads(how.threads).with_rounds(how.rounds)));
         }
-        Stored::Tensors => {
+        CodecForm::Tensors => {
             let config = dac_config(artifact, context)?;
             Dac::new(config, stored::weights(artifact, context)?, how.device)
         }
-        Stored::File(blob) => {
+        CodecForm::File(blob) => {
             let bytes = context.read(blob)?;
             if !Dac::is_in(&bytes) {
                 let codec = MelRvq::load(&bytes).map_err(advised)?;
@@ -73,12 +73,12 @@ pub fn open(
 /// The properties of a codec, from its configuration alone: its weights are not read.
 pub fn format(artifact: &Fields, context: &mut dyn Context) -> Result<CodecFormat, StageError> {
     match stored_as(artifact)? {
-        Stored::Xtts => {
+        CodecForm::Xtts => {
             let config = XttsModel::read("codec", Some(artifact), context)?.config;
             Ok(DvaeCodec::format_of(&config.dvae, config.gpt.sample_rate))
         }
-        Stored::Tensors => Ok(Dac::format_of(&dac_config(artifact, context)?)),
-        Stored::File(blob) => {
+        CodecForm::Tensors => Ok(Dac::format_of(&dac_config(artifact, context)?)),
+        CodecForm::File(blob) => {
             let bytes = context.read(blob)?;
             let format = if Dac::is_in(&bytes) {
                 Dac::read_config(&bytes).map(|config| Dac::format_of(&config))
@@ -118,7 +118,7 @@ pub fn budget_key(artifact: &Fields, device: &str) -> Digest {
 }
 
 /// The form of a codec in its artifact.
-enum Stored<'a> {
+enum CodecForm<'a> {
     /// A Fish codec, tensor by tensor, with its configuration beside.
     Tensors,
     /// An XTTS model, which has a DVAE.
@@ -126,24 +126,24 @@ enum Stored<'a> {
     File(&'a Blob),
 }
 
-fn stored_as(artifact: &Fields) -> Result<Stored<'_>, StageError> {
+fn stored_as(artifact: &Fields) -> Result<CodecForm<'_>, StageError> {
     match artifact.text(artifact::FAMILY) {
-        Some(artifact::DAC) => Ok(Stored::Tensors),
-        Some(artifact::XTTS) => Ok(Stored::Xtts),
+        Some(artifact::DAC) => Ok(CodecForm::Tensors),
+        Some(artifact::XTTS) => Ok(CodecForm::Xtts),
         Some(other) => {
             let message = format!("port `codec` has a model of the family `{other}`");
             Err(StageError::with_help(message, ADVICE))
         }
-        None => only_file(artifact).map(Stored::File),
+        None => only_file(artifact).map(CodecForm::File),
     }
 }
 
-fn dac_config(artifact: &Fields, context: &mut dyn Context) -> Result<Config, StageError> {
+fn dac_config(artifact: &Fields, context: &mut dyn Context) -> Result<DacConfig, StageError> {
     match artifact.blob(artifact::CONFIG) {
         Some(blob) => {
-            Config::from_json(&context.read(blob)?).map_err(|error| advised(error.into()))
+            DacConfig::from_json(&context.read(blob)?).map_err(|error| advised(error.into()))
         }
-        None => Ok(Config::default()),
+        None => Ok(DacConfig::default()),
     }
 }
 

@@ -7,10 +7,10 @@ use stage_families::dual_ar::kinds as fish;
 
 use super::codec;
 use super::fresh::{self, Init};
-use crate::codec::CodecFormat;
-use crate::dual_ar::{Config, DualAr};
+use crate::dual_ar::{DualAr, DualArConfig};
 use crate::error::TorchError;
 use crate::fish::vocabulary::{MARKS, byte_level};
+use crate::sound::codec::CodecFormat;
 
 pub const STAGE: Init = Init { kind: &fish::INIT, draw };
 
@@ -25,7 +25,7 @@ fn draw(
     let words = 256 + MARKS.len() as i64;
     let shape = published::published(parameters, (codebooks, entries), words)?;
     let text = fresh::config_file(&shape)?;
-    let config = Config::parse(&text)?;
+    let config = DualArConfig::parse(&text)?;
     // The published vocabulary is far larger than a tokenizer of bytes.
     let unused =
         if published::is_s1_mini(parameters)? { config.vocab_size - words - entries } else { 0 };

@@ -9,7 +9,6 @@ use stage_families::dual_ar::kinds as fish;
 
 use super::arrived::open_codec;
 use super::codec::CodecUse;
-use crate::codec::{Codec, Codes};
 use crate::device::Machine;
 use crate::dual_ar::{
     DualArSampling, DualArSentence, DualArSpeech, Parity, PromptFormat, SeededNoise, SpokenText,
@@ -18,11 +17,12 @@ use crate::dual_ar::{
 use crate::error::TorchError;
 use crate::fish::clip::script;
 use crate::fish::voice::{FishVoice, Voices};
-use crate::loaded::Loaded;
-use crate::measure::{Expectation, SpeakingRate};
+use crate::loaded::ModelSlot;
 use crate::npy;
+use crate::sound::codec::{Codec, Codes};
+use crate::sound::measure::{Expectation, SpeakingRate};
+use crate::sound::utterance::{SentenceResult, Utterance, sentence_seed, speak_batches};
 use crate::tune::NetworkSource;
-use crate::utterance::{SentenceResult, Utterance, sentence_seed, speak_batches};
 
 pub struct FishSynthesize {
     pub machine: Machine,
@@ -64,7 +64,7 @@ impl FishSynthesize {
         let reference =
             setup.artifacts.get("reference").and_then(|artifacts| artifacts.first()).cloned();
         let source = NetworkSource::of(setup, device)?;
-        let loaded = Loaded::default();
+        let loaded = ModelSlot::default();
         let voices = Voices { source, reference, codec: format, parity, loaded };
         voices.check(context)?;
         Ok(FishSynthesizeJob {

@@ -11,11 +11,11 @@ use tch::{IValue, Tensor};
 
 use super::arrived::{blob, check_rate};
 use crate::device::Machine;
+use crate::sound::wave;
 use crate::torchscript::{
-    MethodCall, Module, ModuleFault, OutputForm, Returned, Unfit, array, fbank, frame, number, one,
-    sound, vector,
+    MethodCall, Module, ModuleFault, ModuleOutputs, OutputForm, ReturnError, array, fbank, frame,
+    number, one, sound, vector,
 };
-use crate::wave;
 
 pub struct TorchScript {
     /// One of the three kinds.
@@ -57,9 +57,24 @@ struct TorchScriptJob {
 
 /// The input that a stage passes to the module, and the use of its result.
 enum Work {
-    Apply { field: String, sound: Option<Sound>, dimensions: Option<usize>, returned: Returned },
-    Embed { sound: Sound, features: bool, taken: Option<String>, shortest: f64 },
-    Rate { sound: Sound, taken: Option<String>, window: Option<f64>, hop: f64 },
+    Apply {
+        field: String,
+        sound: Option<Sound>,
+        dimensions: Option<usize>,
+        returned: ModuleOutputs,
+    },
+    Embed {
+        sound: Sound,
+        features: bool,
+        taken: Option<String>,
+        shortest: f64,
+    },
+    Rate {
+        sound: Sound,
+        taken: Option<String>,
+        window: Option<f64>,
+        hop: f64,
+    },
 }
 
 /// The recordings that a module takes.
@@ -101,7 +116,7 @@ impl Work {
             field: parameters.text("field")?.to_owned(),
             sound: (!is_array).then(|| Sound::of(parameters)).transpose()?,
             dimensions: dimensions.map(|count| count as usize),
-            returned: Returned {
+            returned: ModuleOutputs {
                 outputs: parameters.map("outputs")?.into_iter().map(form).collect(),
                 order: order.collect(),
             },
@@ -161,8 +176,8 @@ impl ItemJob for TorchScriptJob {
             let bytes = context.read(blob(item, self.work.field())?)?;
             outputs.push(match self.one(&bytes) {
                 Ok(output) => Ok(output),
-                Err(Unfit::Reject(reject)) => Err(reject),
-                Err(Unfit::Error(error)) => return Err(error),
+                Err(ReturnError::Reject(reject)) => Err(reject),
+                Err(ReturnError::Error(error)) => return Err(error),
             });
         }
         Ok(outputs)
@@ -170,20 +185,20 @@ impl ItemJob for TorchScriptJob {
 }
 
 impl TorchScriptJob {
-    fn one(&self, bytes: &[u8]) -> Result<Output, Unfit> {
+    fn one(&self, bytes: &[u8]) -> Result<Output, ReturnError> {
         match &self.work {
             Work::Apply { sound: Some(sound), returned, .. } => {
-                let samples = sound.samples(bytes).map_err(Unfit::Reject)?;
+                let samples = sound.samples(bytes).map_err(ReturnError::Reject)?;
                 let values = returned.take(self.hear(sound, &samples)?)?;
                 Ok(Output { values, notes: Vec::new() })
             }
             Work::Apply { dimensions, returned, .. } => {
-                let input = array(bytes, *dimensions).map_err(Unfit::Reject)?;
+                let input = array(bytes, *dimensions).map_err(ReturnError::Reject)?;
                 let values = returned.take(self.call(&input)?)?;
                 Ok(Output { values, notes: Vec::new() })
             }
             Work::Embed { sound, features, taken, shortest } => {
-                let samples = sound.samples(bytes).map_err(Unfit::Reject)?;
+                let samples = sound.samples(bytes).map_err(ReturnError::Reject)?;
                 let embedding = |part: &[f32]| {
                     let result = if *features {
                         self.call(&fbank(part, sound.rate))?
@@ -195,7 +210,7 @@ impl TorchScriptJob {
                 embedded(sound, *shortest, &samples, embedding)
             }
             Work::Rate { sound, taken, window, hop } => {
-                let samples = sound.samples(bytes).map_err(Unfit::Reject)?;
+                let samples = sound.samples(bytes).map_err(ReturnError::Reject)?;
                 let (window, hop) = (window.map(|time| sound.count(time)), sound.count(*hop));
                 let mut scores = Vec::new();
                 for part in windows(&samples, window, hop) {
@@ -207,21 +222,21 @@ impl TorchScriptJob {
         }
     }
 
-    fn hear(&self, sound_of: &Sound, samples: &[f32]) -> Result<IValue, Unfit> {
+    fn hear(&self, sound_of: &Sound, samples: &[f32]) -> Result<IValue, ReturnError> {
         self.call(&sound(samples, sound_of.dimensions))
     }
 
-    fn call(&self, input: &Tensor) -> Result<IValue, Unfit> {
+    fn call(&self, input: &Tensor) -> Result<IValue, ReturnError> {
         self.module.call(&self.call, input).map_err(|fault| match fault {
             ModuleFault::Raised(said) => {
                 let reject = Reject::said("torchscript-failed", "the module failed", &said);
                 if self.rejects {
-                    Unfit::Reject(reject)
+                    ReturnError::Reject(reject)
                 } else {
-                    Unfit::Error(StageError::Unable { message: reject.reason, help: None })
+                    ReturnError::Error(StageError::Unable { message: reject.reason, help: None })
                 }
             }
-            ModuleFault::Other(error) => Unfit::Error(error),
+            ModuleFault::Other(error) => ReturnError::Error(error),
         })
     }
 }
@@ -231,8 +246,8 @@ fn embedded(
     sound: &Sound,
     shortest: f64,
     samples: &[f32],
-    embedding: impl Fn(&[f32]) -> Result<Vec<f32>, Unfit>,
-) -> Result<Output, Unfit> {
+    embedding: impl Fn(&[f32]) -> Result<Vec<f32>, ReturnError>,
+) -> Result<Output, ReturnError> {
     let least = sound.count(shortest).max(frame(sound.rate));
     if samples.len() < least {
         let seconds = samples.len() as f64 / f64::from(sound.rate);
@@ -240,11 +255,11 @@ fn embedded(
             "the audio lasts {seconds:.2} s, less than `shortest` = {shortest:.2} s; leave such \
              clips out with `audio.check` and `min_duration`"
         );
-        return Err(Unfit::Reject(Reject::new("too-short", reason)));
+        return Err(ReturnError::Reject(Reject::new("too-short", reason)));
     }
     let whole = embedding(samples)?;
     let array = FloatArray { shape: vec![whole.len() as u64], values: whole };
-    let failed = |error: npy::NpyError| Unfit::Error(StageError::failed(error.to_string()));
+    let failed = |error: npy::NpyError| ReturnError::Error(StageError::failed(error.to_string()));
     let bytes = npy::write_floats(&array).map_err(failed)?;
     let output = Output::default().with("embedding", NewValue::bytes(EMBEDDING_KIND, bytes));
     if samples.len() / 2 < least {
@@ -267,12 +282,12 @@ fn windows(samples: &[f32], window: Option<usize>, hop: usize) -> Vec<Vec<f32>> 
     starts.map(|start| samples[start..start + length].to_vec()).collect()
 }
 
-fn unit_length(values: &[f32]) -> Result<Vec<f32>, Unfit> {
+fn unit_length(values: &[f32]) -> Result<Vec<f32>, ReturnError> {
     let square = |value: &f32| f64::from(*value).powi(2);
     let length = values.iter().map(square).sum::<f64>().sqrt();
     if length == 0.0 {
         let reason = "the embedding is all zeros".to_owned();
-        return Err(Unfit::Reject(Reject::new("zero-embedding", reason)));
+        return Err(ReturnError::Reject(Reject::new("zero-embedding", reason)));
     }
     Ok(values.iter().map(|value| (f64::from(*value) / length) as f32).collect())
 }

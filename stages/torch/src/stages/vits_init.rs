@@ -6,7 +6,7 @@ use stage_families::vits::kinds as vits;
 use stage_families::vits::{TextRules, fresh_config, tokenizer_config_file, vocabulary_file};
 
 use super::fresh::{self, Init};
-use crate::vits::{Config, fresh as drawn};
+use crate::vits::{VitsConfig, fresh as drawn};
 
 pub const STAGE: Init = Init { kind: &vits::INIT, draw };
 
@@ -19,7 +19,7 @@ fn draw(
     let rules = TextRules { add_blank: true, is_uroman: false };
     let vocabulary = vocabulary_file(&symbols)?;
     let text = fresh::config_file(&fresh_config(parameters, symbols.len() as i64)?)?;
-    let config = Config::parse(&text)?;
+    let config = VitsConfig::parse(&text)?;
     let files = vec![
         (artifact::CONFIG, text),
         (artifact::VOCABULARY, vocabulary),

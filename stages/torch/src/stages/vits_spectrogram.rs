@@ -9,10 +9,10 @@ use tch::{Device, Tensor};
 
 use super::arrived::{blob, check_rate};
 use crate::error::TorchError;
-use crate::mel::MelShape;
+use crate::sound::mel::MelShape;
+use crate::sound::wave;
 use crate::vits::artifact::VitsModel;
 use crate::vits::{Analysis, mel_processing};
-use crate::wave;
 
 /// The default settings of a spectrogram without a model: those of MMS.
 const PUBLISHED: [(&str, i64); 3] = [("rate", 16_000), ("transform", 1024), ("hop", 256)];

@@ -13,10 +13,10 @@ use tch::Device;
 
 use crate::device::Machine;
 use crate::error::TorchError;
-use crate::loaded::{Loaded, brought};
-use crate::measure::SpeakingRate;
-use crate::mel::to_vec;
-use crate::utterance::{SentenceResult, Utterance, own_speed, sentence_seed, speak_each};
+use crate::loaded::{ModelSlot, brought};
+use crate::sound::measure::SpeakingRate;
+use crate::sound::mel::to_vec;
+use crate::sound::utterance::{SentenceResult, Utterance, own_speed, sentence_seed, speak_each};
 use crate::vits::artifact::VitsModel;
 use crate::vits::{SeededNormal, SynthesisSettings, Vits, WeightForm};
 
@@ -38,7 +38,7 @@ impl Stage for VitsSynthesize {
 struct VitsSynthesizeJob {
     /// The model on the port; needed for sentences without weights of their own.
     base: Option<Fields>,
-    loaded: Loaded<VitsVoice>,
+    loaded: ModelSlot<VitsVoice>,
     device: Device,
     settings: VitsOverrides,
     speaker: Option<String>,
@@ -76,7 +76,7 @@ impl VitsSynthesize {
         }
         Ok(VitsSynthesizeJob {
             base: base.cloned(),
-            loaded: Loaded::default(),
+            loaded: ModelSlot::default(),
             device: self.machine.open(setup.device)?,
             settings: VitsOverrides::of(parameters)?,
             speaker: parameters.if_set("speaker", Parameters::text)?.map(str::to_owned),

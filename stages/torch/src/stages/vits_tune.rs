@@ -11,7 +11,7 @@ use crate::device::Machine;
 use crate::lineage::ModelLineage;
 use crate::train::log;
 use crate::train::outputs::{NamedValues, TrainingOutcome};
-use crate::vits::tune::{VitsTuned, VitsTuning};
+use crate::vits::tune::{TunedVits, VitsTuning};
 
 pub struct VitsFinetune {
     pub machine: Machine,
@@ -51,7 +51,7 @@ impl GatherJob for TuneJob {
 }
 
 /// The fields of a trained model, without its tensors.
-fn model(tuned: &VitsTuned) -> NamedValues {
+fn model(tuned: &TunedVits) -> NamedValues {
     let lineage = ModelLineage {
         parent: tuned.parent.clone(),
         ..ModelLineage::from(&tuned.base.fields, vits_tune::FINETUNE.name)

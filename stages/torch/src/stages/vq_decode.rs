@@ -7,13 +7,13 @@ use stage_families::kinds::vq;
 
 use super::arrived::{blob, check_length, open_codec};
 use super::codec::CodecUse;
-use crate::codec::{Codec, Codes};
 use crate::device::Machine;
 use crate::error::TorchError;
+use crate::nn::random::scramble;
 use crate::npy;
-use crate::random::scramble;
-use crate::threads::spread;
-use crate::wave;
+use crate::runtime::threads::spread;
+use crate::sound::codec::{Codec, Codes};
+use crate::sound::wave;
 
 pub struct VqDecode {
     pub machine: Machine,

@@ -9,13 +9,13 @@ use stage_families::kinds::vq;
 
 use super::arrived::{blob, check_length, check_rate, codec_port, open_codec};
 use super::codec::{self, CodecUse};
-use crate::budget::Budget;
-use crate::codec::{Codec, Codes};
 use crate::device::Machine;
 use crate::error::caught;
-use crate::heap;
 use crate::npy::{self, Width};
-use crate::wave::{self, Wave};
+use crate::runtime::budget::MemoryBudget;
+use crate::runtime::heap;
+use crate::sound::codec::{Codec, Codes};
+use crate::sound::wave::{self, Wave};
 
 pub struct VqEncode {
     pub machine: Machine,
@@ -76,7 +76,7 @@ impl EncodeJob {
         waves: &[&[f32]],
         context: &mut dyn Context,
     ) -> Result<Vec<Codes>, StageError> {
-        let before = self.codec.budget().map(Budget::scale);
+        let before = self.codec.budget().map(MemoryBudget::scale);
         let codes = caught(|| self.codec.encode(waves));
         if let Some(budget) = self.codec.budget().filter(|budget| Some(budget.scale()) != before) {
             budget.remember(&self.key, context)?;
@@ -111,15 +111,15 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::codec::CodecFormat;
     use crate::error::TorchError;
+    use crate::sound::codec::CodecFormat;
     use crate::testing::{Bench, wave_item};
 
     /// Has memory for this number of samples per batch, and panics or fails beyond it.
     struct Narrow {
         limit: usize,
         panics: bool,
-        budget: Option<Budget>,
+        budget: Option<MemoryBudget>,
         /// The number of batches that did not fit.
         failed: Arc<AtomicUsize>,
     }
@@ -137,7 +137,7 @@ mod tests {
             Some(32_000)
         }
 
-        fn budget(&self) -> Option<&Budget> {
+        fn budget(&self) -> Option<&MemoryBudget> {
             self.budget.as_ref()
         }
 
@@ -182,7 +182,7 @@ mod tests {
     fn planned(
         limit: usize,
         panics: bool,
-        budget: Option<Budget>,
+        budget: Option<MemoryBudget>,
         failed: &Arc<AtomicUsize>,
     ) -> EncodeJob {
         let codec = Box::new(Narrow { limit, panics, budget, failed: failed.clone() });
@@ -198,7 +198,7 @@ mod tests {
         for _ in 0..2 {
             let failed = Arc::default();
             // Memory for 8 clips by estimate, and actually for one.
-            let budget = Budget::new(Some(5_000), |samples| samples as u64);
+            let budget = MemoryBudget::new(Some(5_000), |samples| samples as u64);
             let job = planned(1_000, false, Some(budget), &failed);
             if let Some(budget) = job.codec.budget() {
                 budget.recall(&job.key, &mut bench).unwrap();

@@ -7,11 +7,11 @@ use stage_core::{
 use stage_families::kinds::vq;
 
 use super::arrived::blob;
-use crate::mel::MelShape;
-use crate::mel_rvq::Config;
-use crate::mel_rvq_fit::{FrameDraw, fit};
-use crate::random::scramble;
-use crate::wave::{self, Wave};
+use crate::nn::random::scramble;
+use crate::sound::mel::MelShape;
+use crate::sound::mel_rvq::Config;
+use crate::sound::mel_rvq_fit::{FrameDraw, fit};
+use crate::sound::wave::{self, Wave};
 
 /// The media type of a fitted codec.
 const MODEL_KIND: &str = "model/safetensors";
@@ -141,7 +141,7 @@ fn two_rates(first: &str, first_rate: u32, other: &str, other_rate: u32) -> Stag
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::random::Random;
+    use crate::nn::random::Random;
     use crate::testing::{Bench, wave_item};
     use stage_core::PortInput;
 

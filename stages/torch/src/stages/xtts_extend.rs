@@ -5,12 +5,12 @@ use stage_core::{
 };
 use stage_families::artifact::{self, CONFIG, CONFIG_KIND, LINEAGE, TOKENIZER_KIND, VOCABULARY};
 use stage_families::xtts::{
-    Config, Extended, Language, Pieces, TEXT_TABLES, Vocabulary, grown, kinds,
+    ExtendedVocabulary, LanguageCode, Pieces, TEXT_TABLES, XttsConfig, XttsVocabulary, grown, kinds,
 };
 
 use super::fresh::Init;
 use crate::lineage::{ModelLineage, to_text};
-use crate::random::Random;
+use crate::nn::random::Random;
 
 pub const STAGE: Init = Init { kind: &kinds::EXTEND, draw: extend };
 
@@ -21,12 +21,12 @@ fn extend(
 ) -> Result<GatherOutput, StageError> {
     let model = input.artifact("model");
     let model = model.ok_or_else(|| StageError::failed("no model arrived on port `model`"))?;
-    let mut config = Config::parse(&read(model, CONFIG, context)?)?;
+    let mut config = XttsConfig::parse(&read(model, CONFIG, context)?)?;
     let longer = vocabulary(parameters, model, input.items("input")?, context)?;
-    let language = Language::of(parameters.text("language")?);
+    let language = LanguageCode::of(parameters.text("language")?);
     let rows = longer.vocabulary.text_tokens()?.rows;
     config.gpt.text_tokens = rows;
-    if !config.languages.iter().any(|known| Language::of(known) == language) {
+    if !config.languages.iter().any(|known| LanguageCode::of(known) == language) {
         config.languages.push(language.code().to_owned());
     }
     let lineage = to_text(&ModelLineage::from(model, kinds::EXTEND.name));
@@ -52,14 +52,14 @@ fn vocabulary(
     model: &Fields,
     items: &[Item],
     context: &mut dyn Context,
-) -> Result<Extended, StageError> {
-    let vocabulary = Vocabulary::read(&read(model, VOCABULARY, context)?)?;
+) -> Result<ExtendedVocabulary, StageError> {
+    let vocabulary = XttsVocabulary::read(&read(model, VOCABULARY, context)?)?;
     let texts = items.iter().filter_map(|item| item.fields.text("text"));
     let pieces = Pieces {
         most: parameters.integer("pieces")?.max(0) as usize,
         least_count: parameters.integer("min_count")?.max(1) as u64,
     };
-    let language = Language::of(parameters.text("language")?);
+    let language = LanguageCode::of(parameters.text("language")?);
     Ok(vocabulary.extended(texts, &language, pieces)?)
 }
 

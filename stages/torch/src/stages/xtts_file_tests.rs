@@ -3,7 +3,7 @@
 
 use stage_core::{Fields, Item, ParameterValue, PortInput, Value};
 use stage_families::artifact;
-use stage_families::xtts::{Config, Language, TEXT_TABLES, Tokenizer, kinds};
+use stage_families::xtts::{LanguageCode, TEXT_TABLES, XttsConfig, XttsTokenizer, kinds};
 
 use super::trial::{Written, artifact_of, gather, text, whole};
 use crate::lineage::ModelLineage;
@@ -21,8 +21,8 @@ fn bytes(model: &Fields, name: &str, bench: &mut Bench) -> bytes::Bytes {
     bench.read(blob).unwrap()
 }
 
-fn config(model: &Fields, bench: &mut Bench) -> Config {
-    Config::parse(&bytes(model, artifact::CONFIG, bench)).unwrap()
+fn config(model: &Fields, bench: &mut Bench) -> XttsConfig {
+    XttsConfig::parse(&bytes(model, artifact::CONFIG, bench)).unwrap()
 }
 
 #[test]
@@ -34,9 +34,9 @@ fn a_model_from_nothing_has_all_its_tensors_and_reads_texts() {
     expected.sort();
     let names: Vec<String> = artifact::tensors(&fields).map(|(name, _)| name.into()).collect();
     assert_eq!(names, expected);
-    let tokenizer = Tokenizer::read(&bytes(&fields, artifact::VOCABULARY, &mut bench)).unwrap();
+    let tokenizer = XttsTokenizer::read(&bytes(&fields, artifact::VOCABULARY, &mut bench)).unwrap();
     assert_eq!(tokenizer.text_tokens().rows, config.gpt.text_tokens);
-    let language = Language::of("fi");
+    let language = LanguageCode::of("fi");
     assert!(tokenizer.encode("Hyvää päivää!", &language).is_ok());
     assert_eq!(tokenizer.clean("Hyvää päivää!", &language).unwrap(), "hyvää päivää!");
     assert!(ModelLineage::of(&fields).random);
@@ -82,8 +82,8 @@ fn a_longer_vocabulary_grows_three_tables_and_leaves_all_else() {
         assert_eq!(long.data()[..short.data().len()], short.data()[..], "{name}");
         assert_eq!((short.shape()[0], long.shape()[0] as i64), (old, after.gpt.text_tokens));
     }
-    let tokenizer = Tokenizer::read(&bytes(&longer, artifact::VOCABULARY, &mut bench)).unwrap();
-    assert_eq!(tokenizer.encode("ሰላም", &Language::of("am-ET")).unwrap().len(), 2);
+    let tokenizer = XttsTokenizer::read(&bytes(&longer, artifact::VOCABULARY, &mut bench)).unwrap();
+    assert_eq!(tokenizer.encode("ሰላም", &LanguageCode::of("am-ET")).unwrap().len(), 2);
     assert_eq!(ModelLineage::of(&longer).made_by, "xtts.extend");
     assert!(ModelLineage::of(&longer).random);
 }

@@ -7,17 +7,19 @@ use stage_core::{
     StageError,
 };
 use stage_families::dropped::{self, Dropped};
-use stage_families::xtts::{DECODER_PREFIX, Language, SamplingConfig, Tokenizer, pieces, speech};
+use stage_families::xtts::{
+    DECODER_PREFIX, LanguageCode, SamplingConfig, XttsTokenizer, pieces, speech,
+};
 use tch::Device;
 
 use crate::autoregressive::{SeededNoise, Stop};
 use crate::device::Machine;
 use crate::error::TorchError;
-use crate::loaded::Loaded;
-use crate::measure::SpeakingRate;
-use crate::mel::to_vec;
+use crate::loaded::ModelSlot;
+use crate::sound::measure::SpeakingRate;
+use crate::sound::mel::to_vec;
+use crate::sound::utterance::{SentenceResult, Utterance, own_speed, sentence_seed, speak_batches};
 use crate::tune::NetworkSource;
-use crate::utterance::{SentenceResult, Utterance, own_speed, sentence_seed, speak_batches};
 use crate::xtts::artifact::XttsModel;
 use crate::xtts::decode::{GptSampling, GptSentence};
 use crate::xtts::decoder::WaveformDecoder;
@@ -41,7 +43,7 @@ impl Stage for XttsSynthesize {
 struct XttsSynthesizeJob {
     source: NetworkSource,
     voice: Fields,
-    loaded: Loaded<XttsSynthesizer>,
+    loaded: ModelSlot<XttsSynthesizer>,
     settings: XttsOverrides,
     pace: SpeakingRate,
     seed: u64,
@@ -67,7 +69,7 @@ struct XttsOverrides {
 struct XttsSynthesizer {
     gpt: Gpt,
     decoder: WaveformDecoder,
-    tokenizer: Tokenizer,
+    tokenizer: XttsTokenizer,
     voice: VoiceLatents,
     sampling: GptSampling,
     most_text_tokens: usize,
@@ -108,7 +110,7 @@ impl XttsSynthesize {
         let job = XttsSynthesizeJob {
             source: NetworkSource::of(setup, self.machine.open(setup.device)?)?,
             voice: voice.ok_or_else(missing)?.clone(),
-            loaded: Loaded::default(),
+            loaded: ModelSlot::default(),
             settings: XttsOverrides::of(parameters)?,
             pace: SpeakingRate::read(parameters)?,
             seed: parameters.integer("seed")? as u64,
@@ -241,7 +243,7 @@ impl XttsSynthesizeJob {
             let advice = "set `language` of the stage or of each sentence";
             return Err(Reject::new("no-language", format!("its language is unknown; {advice}")));
         };
-        let language = Language::of(code);
+        let language = LanguageCode::of(code);
         let encode = |piece: &str| {
             if self.settings.leaves_out {
                 speaker.tokenizer.encode_known(piece, &language)

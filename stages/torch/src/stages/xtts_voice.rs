@@ -12,10 +12,10 @@ use tch::Device;
 use super::arrived::check_rate;
 use crate::device::Machine;
 use crate::error::TorchError;
+use crate::sound::wave;
 use crate::tune::Base;
-use crate::wave;
 use crate::xtts::artifact::XttsModel;
-use crate::xtts::voice::{LATENTS, Listening, VECTOR, VoiceEncoder};
+use crate::xtts::voice::{LATENTS, ReferenceLengths, VECTOR, VoiceEncoder};
 
 pub struct XttsVoice {
     pub machine: Machine,
@@ -91,10 +91,10 @@ impl VoiceJob {
         encoder.voice(&references, &listening, self.device)?.values(context)
     }
 
-    fn listening(&self, model: &XttsModel) -> Result<Listening, StageError> {
+    fn listening(&self, model: &XttsModel) -> Result<ReferenceLengths, StageError> {
         let own = &model.config.sampling;
         let seconds = |name: &str| self.parameters.if_set(name, Parameters::number);
-        Ok(Listening {
+        Ok(ReferenceLengths {
             conditioning: seconds("conditioning_seconds")?.unwrap_or(own.conditioning_seconds),
             chunk: seconds("chunk_seconds")?.unwrap_or(own.conditioning_chunk_seconds),
             reference: seconds("max_reference_seconds")?.unwrap_or(own.max_reference_seconds),

@@ -10,4 +10,4 @@ pub use self::fault::ModuleFault;
 pub use self::fbank::{fbank, frame};
 pub use self::input::{array, sound};
 pub use self::module::{MethodCall, Module};
-pub use self::returned::{OutputForm, Returned, Unfit, number, one, vector};
+pub use self::returned::{ModuleOutputs, OutputForm, ReturnError, number, one, vector};

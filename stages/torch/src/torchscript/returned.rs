@@ -9,30 +9,30 @@ use crate::error::TorchError;
 
 /// The reason why a result cannot be taken.
 #[derive(Debug)]
-pub enum Unfit {
+pub enum ReturnError {
     Reject(Reject),
     Error(StageError),
 }
 
-impl From<TorchError> for Unfit {
-    fn from(error: TorchError) -> Unfit {
-        Unfit::Error(error.into())
+impl From<TorchError> for ReturnError {
+    fn from(error: TorchError) -> ReturnError {
+        ReturnError::Error(error.into())
     }
 }
 
-impl From<TchError> for Unfit {
-    fn from(error: TchError) -> Unfit {
-        Unfit::from(TorchError::from(error))
+impl From<TchError> for ReturnError {
+    fn from(error: TchError) -> ReturnError {
+        ReturnError::from(TorchError::from(error))
     }
 }
 
-fn reject<T>(code: &str, reason: String) -> Result<T, Unfit> {
-    Err(Unfit::Reject(Reject::new(code, reason)))
+fn reject<T>(code: &str, reason: String) -> Result<T, ReturnError> {
+    Err(ReturnError::Reject(Reject::new(code, reason)))
 }
 
-fn unable<T>(message: String, help: &str) -> Result<T, Unfit> {
+fn unable<T>(message: String, help: &str) -> Result<T, ReturnError> {
     let help = (!help.is_empty()).then(|| help.to_owned());
-    Err(Unfit::Error(StageError::Unable { message, help }))
+    Err(ReturnError::Error(StageError::Unable { message, help }))
 }
 
 /// The form of an output.
@@ -45,14 +45,14 @@ pub enum OutputForm {
 
 /// The outputs, and the order in which a module returns them.
 #[derive(Clone, Debug, Default)]
-pub struct Returned {
+pub struct ModuleOutputs {
     pub outputs: Vec<(String, OutputForm)>,
     pub order: Vec<String>,
 }
 
-impl Returned {
+impl ModuleOutputs {
     /// The outputs among the values of a result.
-    pub fn take(&self, result: IValue) -> Result<Vec<(String, NewValue)>, Unfit> {
+    pub fn take(&self, result: IValue) -> Result<Vec<(String, NewValue)>, ReturnError> {
         let mut named = self.named(result)?;
         let each = |(name, form): &(String, OutputForm)| {
             let at = named.iter().position(|(own, _)| own == name);
@@ -67,7 +67,7 @@ impl Returned {
         self.outputs.iter().map(each).collect()
     }
 
-    fn named(&self, result: IValue) -> Result<Vec<(String, IValue)>, Unfit> {
+    fn named(&self, result: IValue) -> Result<Vec<(String, IValue)>, ReturnError> {
         let mut values = match result {
             IValue::GenericDict(pairs) => return entries(pairs),
             other => listed(other),
@@ -95,7 +95,7 @@ impl Returned {
         Ok(named.filter(|(name, _)| name != UNUSED).collect())
     }
 
-    fn missing<T>(&self, name: &str, named: &[(String, IValue)]) -> Result<T, Unfit> {
+    fn missing<T>(&self, name: &str, named: &[(String, IValue)]) -> Result<T, ReturnError> {
         let names: Vec<String> = named.iter().map(|(own, _)| format!("`{own}`")).collect();
         let names = names.join(", ");
         unable(format!("the module does not return `{name}`, but {names}"), "")
@@ -103,7 +103,7 @@ impl Returned {
 }
 
 /// The value that stages with one output take: the only one, or that with this name or position.
-pub fn one(result: IValue, taken: Option<&str>) -> Result<IValue, Unfit> {
+pub fn one(result: IValue, taken: Option<&str>) -> Result<IValue, ReturnError> {
     let help = "select one with `output`, by its position from 0 or its name";
     match (result, taken) {
         (IValue::GenericDict(pairs), Some(name)) => {
@@ -137,7 +137,7 @@ pub fn one(result: IValue, taken: Option<&str>) -> Result<IValue, Unfit> {
     }
 }
 
-fn entries(pairs: Vec<(IValue, IValue)>) -> Result<Vec<(String, IValue)>, Unfit> {
+fn entries(pairs: Vec<(IValue, IValue)>) -> Result<Vec<(String, IValue)>, ReturnError> {
     let entry = |(name, value)| match name {
         IValue::String(name) => Ok((name, value)),
         other => unable(
@@ -161,7 +161,7 @@ fn listed(value: IValue) -> Vec<IValue> {
 }
 
 /// The numbers of a vector of this length, whatever ones are in its shape.
-fn spread(tensor: &Tensor, count: usize) -> Result<Option<Vec<IValue>>, Unfit> {
+fn spread(tensor: &Tensor, count: usize) -> Result<Option<Vec<IValue>>, ReturnError> {
     let is_vector = tensor.size().iter().filter(|size| **size != 1).count() == 1;
     if !is_vector || tensor.numel() != count {
         return Ok(None);
@@ -171,7 +171,7 @@ fn spread(tensor: &Tensor, count: usize) -> Result<Option<Vec<IValue>>, Unfit> {
 }
 
 /// A finite number.
-pub fn number(name: &str, value: &IValue) -> Result<f64, Unfit> {
+pub fn number(name: &str, value: &IValue) -> Result<f64, ReturnError> {
     let number = match value {
         IValue::Double(number) => *number,
         IValue::Int(number) => *number as f64,
@@ -193,7 +193,7 @@ pub fn number(name: &str, value: &IValue) -> Result<f64, Unfit> {
 }
 
 /// The finite numbers of a vector, whatever ones are in its shape.
-pub fn vector(name: &str, value: &IValue) -> Result<Vec<f32>, Unfit> {
+pub fn vector(name: &str, value: &IValue) -> Result<Vec<f32>, ReturnError> {
     match value {
         IValue::Tensor(tensor)
             if tensor.size().iter().filter(|size| **size != 1).count() <= 1
@@ -210,7 +210,7 @@ pub fn vector(name: &str, value: &IValue) -> Result<Vec<f32>, Unfit> {
 }
 
 /// A NumPy file.
-fn file(name: &str, value: &IValue) -> Result<Vec<u8>, Unfit> {
+fn file(name: &str, value: &IValue) -> Result<Vec<u8>, ReturnError> {
     let scalar;
     let tensor = match value {
         IValue::Tensor(tensor) if is_real(tensor) => tensor,
@@ -235,10 +235,10 @@ fn file(name: &str, value: &IValue) -> Result<Vec<u8>, Unfit> {
         let values = finite(name, Vec::<f32>::try_from(plain(tensor, Kind::Float)?)?)?;
         npy::write_floats(&FloatArray { shape, values })
     };
-    written.map_err(|error| Unfit::Error(StageError::failed(error.to_string())))
+    written.map_err(|error| ReturnError::Error(StageError::failed(error.to_string())))
 }
 
-fn finite(name: &str, values: Vec<f32>) -> Result<Vec<f32>, Unfit> {
+fn finite(name: &str, values: Vec<f32>) -> Result<Vec<f32>, ReturnError> {
     match values.iter().filter(|value| !value.is_finite()).count() {
         0 => Ok(values),
         wrong => {

@@ -13,7 +13,7 @@ use tch::{Device, Kind, Tensor};
 
 use super::fused::{self, FusedParameter};
 use crate::error::{InTch, TorchError};
-use crate::shim;
+use crate::runtime::shim;
 
 /// The number of values that are updated at a time: a GPU is not faster with fewer.
 const PIECE: i64 = 1 << 22;

@@ -8,7 +8,7 @@ use tch::{Device, Tensor};
 
 use super::frozen::{check_frozen, digests};
 use super::host::{Checkpoint, Host};
-use super::run::{Trained, TrainingJob, train};
+use super::run::{TrainingJob, TrainingResult, train};
 use super::trainee::Trainee;
 use super::vram::Vram;
 use crate::stored;
@@ -43,7 +43,10 @@ impl<'a> ContextHost<'a> {
     /// # Errors
     ///
     /// Those of [`train`], or if a frozen tensor has changed.
-    pub fn train<T: Trainee>(mut self, job: TrainingJob<'_, T>) -> Result<Trained, StageError> {
+    pub fn train<T: Trainee>(
+        mut self,
+        job: TrainingJob<'_, T>,
+    ) -> Result<TrainingResult, StageError> {
         let TrainingJob { replicas, data, clips, held_out, settings } = job;
         let device = |replica: &T| Some(replica.parameters().first()?.1.device());
         let devices: Vec<Device> = replicas.iter().filter_map(device).collect();

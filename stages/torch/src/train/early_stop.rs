@@ -43,11 +43,11 @@ impl EarlyStop {
 /// The steps of the best states, best first.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ranking {
-    places: Vec<Place>,
+    places: Vec<StepLoss>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Place {
+pub struct StepLoss {
     pub step: u64,
     #[serde(with = "exact")]
     pub loss: f64,
@@ -62,13 +62,13 @@ impl Ranking {
     }
 
     /// Adds an admitted state; returns the one that drops out.
-    pub fn enter(&mut self, count: usize, place: Place) -> Option<Place> {
+    pub fn enter(&mut self, count: usize, place: StepLoss) -> Option<StepLoss> {
         let at = self.places.partition_point(|other| other.loss <= place.loss);
         self.places.insert(at, place);
         if self.places.len() > count { self.places.pop() } else { None }
     }
 
-    pub fn places(&self) -> &[Place] {
+    pub fn places(&self) -> &[StepLoss] {
         &self.places
     }
 }
@@ -105,7 +105,7 @@ mod tests {
         let mut out = Vec::new();
         for (step, loss) in [(1, 5.0), (2, 3.0), (3, 4.0), (4, 3.0), (5, 9.0)] {
             if ranking.admits(2, loss) {
-                out.extend(ranking.enter(2, Place { step, loss }).map(|place| place.step));
+                out.extend(ranking.enter(2, StepLoss { step, loss }).map(|place| place.step));
             }
         }
         let steps: Vec<u64> = ranking.places().iter().map(|place| place.step).collect();

@@ -8,7 +8,7 @@ use tch::{Device, Kind, Tensor};
 
 use super::adamw::AdamWSettings;
 use crate::error::InTch;
-use crate::shim::{self, FusedAdamW, FusedTensors};
+use crate::runtime::shim::{self, FusedAdamW, FusedTensors};
 
 /// One parameter: f32 and contiguous.
 pub(super) struct FusedParameter {

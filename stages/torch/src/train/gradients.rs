@@ -3,7 +3,7 @@
 use tch::{Kind, Tensor};
 
 use crate::error::InTch;
-use crate::shim;
+use crate::runtime::shim;
 
 /// The largest number of values in one transfer between devices.
 const BUCKET: usize = 1 << 24;

@@ -3,12 +3,12 @@
 use stage_core::{Blob, NewItem, NewValue};
 use stage_formats::{FormatError, checkpoint};
 
-use super::run::Trained;
+use super::run::TrainingResult;
 
 /// The best states, those of a fixed interval, and the last one unless it diverged; each step once.
 /// `model` makes the fields of a model from the trained tensors.
 pub fn items(
-    trained: &Trained,
+    trained: &TrainingResult,
     model: impl Fn(&[(String, Blob)]) -> Vec<(String, NewValue)>,
 ) -> Result<Vec<NewItem>, FormatError> {
     let best = trained.best.iter();

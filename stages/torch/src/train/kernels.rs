@@ -5,7 +5,7 @@ use stage_core::{Parameters, StageError};
 
 use super::precision::{DeviceFacts, Precision};
 use crate::error::TorchError;
-use crate::shim::{self, AttentionKernels};
+use crate::runtime::shim::{self, AttentionKernels};
 
 /// The kernel of scaled dot product attention. If the selected one does not support something, such
 /// as a mask with the flash kernel, the plain one is used.

@@ -6,8 +6,8 @@ use stage_core::{Context, Kind, NewValue, Parameter, Parameters, Role, StageErro
 use stage_formats::tensorboard;
 
 use super::record::Record;
-use super::run::Trained;
-use super::samples::{Sample, Shown};
+use super::run::TrainingResult;
+use super::samples::{EventSample, Sample};
 use crate::stored;
 
 /// The contents of a log besides the figures.
@@ -24,7 +24,7 @@ pub struct LogContext<'a> {
 
 /// The artifact `log` of a training.
 pub fn fields(
-    trained: &Trained,
+    trained: &TrainingResult,
     how: &LogContext<'_>,
     context: &mut dyn Context,
 ) -> Result<Vec<(String, NewValue)>, StageError> {
@@ -33,7 +33,7 @@ pub fn fields(
     let mut json = metrics.to_string().into_bytes();
     json.push(b'\n');
     let shown = trained.samples.iter().map(|sample| shown(sample, how.rate, context));
-    let shown: Vec<Shown> = shown.collect::<Result<_, _>>()?;
+    let shown: Vec<EventSample> = shown.collect::<Result<_, _>>()?;
     let events = trained.record.events(&table(how.kind, how.parameters), how.tag, &shown)?;
     Ok(vec![
         ("metrics".into(), NewValue::bytes("application/json", json)),
@@ -41,9 +41,9 @@ pub fn fields(
     ])
 }
 
-fn shown(sample: &Sample, rate: u32, context: &mut dyn Context) -> Result<Shown, StageError> {
+fn shown(sample: &Sample, rate: u32, context: &mut dyn Context) -> Result<EventSample, StageError> {
     let tensor = stored::recall(&sample.kept, context)?;
-    Ok(Shown { step: sample.step, tag: sample.tag.clone(), tensor, rate })
+    Ok(EventSample { step: sample.step, tag: sample.tag.clone(), tensor, rate })
 }
 
 /// The parameters that the result depends on, as Markdown. Others would make equal results differ.
@@ -56,7 +56,7 @@ fn table(kind: &Kind, parameters: &Parameters) -> String {
     format!("| `{}` | |\n|---|---|\n{rows}", kind.name)
 }
 
-fn metrics(trained: &Trained) -> Value {
+fn metrics(trained: &TrainingResult) -> Value {
     let best =
         trained.best.first().map(|(place, _)| json!({"step": place.step, "held_out": place.loss}));
     json!({

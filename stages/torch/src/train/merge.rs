@@ -6,10 +6,10 @@ use std::sync::Arc;
 use stage_core::{Blob, Context, StageError};
 use tch::Kind;
 
-use crate::lora::{Adaptable, AdaptableLayer};
+use crate::nn::lora::{Adaptable, AdaptableLayer};
 use crate::stored;
 
-pub struct Merged {
+pub struct MergedModel {
     pub tensors: Vec<(String, Blob)>,
     /// Modules that had an adapter.
     pub modules: usize,
@@ -22,12 +22,12 @@ pub fn merged<'a>(
     model: &mut impl Adaptable,
     kind: Option<Kind>,
     context: &mut dyn Context,
-) -> Result<Merged, StageError> {
+) -> Result<MergedModel, StageError> {
     let _guard = tch::no_grad_guard();
     let layers = model.layers().into_iter();
     let mut layers: BTreeMap<String, AdaptableLayer> =
         layers.map(|(name, layer)| (format!("{name}.weight"), layer)).collect();
-    let mut merged = Merged { tensors: Vec::new(), modules: 0 };
+    let mut merged = MergedModel { tensors: Vec::new(), modules: 0 };
     for (name, blob) in base {
         let tensor = stored::recall(blob, context)?;
         let kind = kind.unwrap_or(tensor.kind());

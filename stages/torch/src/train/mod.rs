@@ -37,7 +37,7 @@ mod vram;
 pub use context_host::ContextHost;
 pub use host::{Checkpoint, Host};
 pub use losses::{Losses, Means, Totals};
-pub use run::{Data, Trained, TrainingJob, train};
+pub use run::{Data, TrainingJob, TrainingResult, train};
 pub use settings::Settings;
 pub use trainee::{Phase, Trainee};
 

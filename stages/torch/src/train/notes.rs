@@ -1,7 +1,7 @@
 //! The notes of a training, each with a count.
 
 use super::precision::Precision;
-use super::run::Trained;
+use super::run::TrainingResult;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notes(pub Vec<(String, u64)>);
@@ -20,7 +20,7 @@ impl Notes {
     }
 
     /// Adds notes about the end of a training.
-    pub fn close(mut self, trained: &Trained) -> Vec<(String, u64)> {
+    pub fn close(mut self, trained: &TrainingResult) -> Vec<(String, u64)> {
         self.add("steps", trained.steps);
         self.add("passes over the clips", trained.passes.round() as u64);
         if trained.stopped_early {

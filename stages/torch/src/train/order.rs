@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use stage_families::clips::hash;
 
 use crate::error::TorchError;
-use crate::random::{Random, scramble};
+use crate::nn::random::{Random, scramble};
 
 /// The properties of a clip that the order depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use stage_core::{Blob, Context, GatherOutput, NewValue, Parameters, PortOutput, StageError};
 use stage_families::artifact::stored_tensors;
 
-use super::run::Trained;
+use super::run::TrainingResult;
 use super::{kept, log};
 
 const PRECISION: &str = "precision";
@@ -19,7 +19,7 @@ pub struct TrainingOutcome<'a> {
     pub port: &'a str,
     pub common: NamedValues,
     pub weights: &'a [(String, Blob)],
-    pub trained: &'a Trained,
+    pub trained: &'a TrainingResult,
     pub notes: Vec<(String, u64)>,
 }
 
@@ -42,7 +42,7 @@ impl TrainingOutcome<'_> {
 }
 
 /// The precision that `auto` selected; none if it changed on the way.
-fn settled(parameters: &Parameters, trained: &Trained) -> BTreeMap<String, String> {
+fn settled(parameters: &Parameters, trained: &TrainingResult) -> BTreeMap<String, String> {
     let is_auto = parameters.text(PRECISION).is_ok_and(|precision| precision == "auto");
     let name = trained.precision.name().to_owned();
     let is_whole = trained.switched.is_none();

@@ -6,7 +6,7 @@
 use stage_formats::tensorboard::{EventWriter, Moment};
 use tch::{Kind, Tensor};
 
-use super::samples::Shown;
+use super::samples::EventSample;
 use crate::error::TorchError;
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -57,7 +57,7 @@ impl Record {
         &self,
         parameters: &str,
         tag: impl Fn(&str) -> &str,
-        samples: &[Shown],
+        samples: &[EventSample],
     ) -> Result<Vec<u8>, TorchError> {
         let mut writer = EventWriter::new(Vec::new(), 0.0)?;
         writer.text(Moment { step: 0, seconds: 0.0 }, "parameters", parameters)?;
@@ -124,12 +124,13 @@ mod tests {
             record.push(step, "rate", 0.5);
         }
         let written =
-            |samples: &[Shown]| record.events("| steps | 3 |", |name| name, samples).unwrap();
+            |samples: &[EventSample]| record.events("| steps | 3 |", |name| name, samples).unwrap();
         let events = written(&[]);
         assert_eq!(whole_records(&events), events.len());
         assert_eq!(written(&[]), events);
         let sound = Tensor::from_slice(&[0.5f32; 8]);
-        let shown = |tag: &str, tensor| Shown { step: 1, tag: tag.to_owned(), tensor, rate: 8000 };
+        let shown =
+            |tag: &str, tensor| EventSample { step: 1, tag: tag.to_owned(), tensor, rate: 8000 };
         let picture = Tensor::from_slice(&[9u8; 6]).view([2, 3]);
         let with = written(&[shown("heard", sound), shown("seen", picture)]);
         assert_eq!(whole_records(&with), with.len());

@@ -12,7 +12,7 @@ use tch::{Kind, Tensor};
 
 use super::settings::Settings;
 use crate::error::TorchError;
-use crate::{mel, wave};
+use crate::{sound::mel, sound::wave};
 
 /// The largest number of validations with samples, besides the one before the first step.
 const MOMENTS: u64 = 16;
@@ -48,7 +48,7 @@ pub fn places(rows: usize) -> Vec<usize> {
 
 /// A sample for an event file.
 #[derive(Debug)]
-pub struct Shown {
+pub struct EventSample {
     pub step: u64,
     pub tag: String,
     pub tensor: Tensor,
@@ -56,7 +56,7 @@ pub struct Shown {
     pub rate: u32,
 }
 
-impl Shown {
+impl EventSample {
     pub fn write(&self, at: Moment, writer: &mut EventWriter<Vec<u8>>) -> Result<(), TorchError> {
         match self.tensor.size()[..] {
             [_, width] => {

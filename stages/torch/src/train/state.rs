@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::early_stop::{EarlyStop, Place, Ranking};
+use super::early_stop::{EarlyStop, Ranking, StepLoss};
 use super::order::Cursor;
 use super::precision::{Precision, Scaler};
 
@@ -11,7 +11,7 @@ use super::precision::{Precision, Scaler};
 /// more than the step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct State {
+pub struct TrainingState {
     /// Finished steps.
     pub step: u64,
     /// The number of updates by the optimiser of the first phase: fewer than steps if some were
@@ -37,7 +37,7 @@ pub struct State {
     pub ranking: Ranking,
     pub ended: bool,
     /// The last loss on held-out clips, and its step.
-    pub held_out: Option<Place>,
+    pub held_out: Option<StepLoss>,
     /// The names of the recorded values; the values themselves are in a tensor.
     pub recorded: Vec<String>,
 }
@@ -57,9 +57,9 @@ pub struct Switch {
     pub to: Precision,
 }
 
-impl State {
-    pub fn new(precision: Precision, rows: usize) -> State {
-        State {
+impl TrainingState {
+    pub fn new(precision: Precision, rows: usize) -> TrainingState {
+        TrainingState {
             step: 0,
             updates: 0,
             later_updates: Vec::new(),

@@ -8,9 +8,9 @@ use tch::Device;
 
 use crate::error::TorchError;
 use crate::lineage::{self, AdapterLineage, ModelLineage};
-use crate::lora::{self, Adaptable, LoraSettings};
+use crate::nn::lora::{self, Adaptable, LoraSettings};
+use crate::nn::weights::Weights;
 use crate::stored;
-use crate::weights::Weights;
 
 /// The stage kinds of a family, and the words that differ between families.
 pub struct Kinds {

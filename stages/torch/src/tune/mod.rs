@@ -17,11 +17,11 @@ use self::start::Start;
 use crate::device::Machine;
 use crate::error::TorchError;
 use crate::lineage;
-use crate::lora::LoraSettings;
+use crate::nn::lora::LoraSettings;
 use crate::train::clips::{Clips, Sides};
 use crate::train::losses::Means;
 use crate::train::plan::TrainingPlan;
-use crate::train::{ContextHost, Data, Settings, Trained, Trainee, TrainingJob, rehearsal};
+use crate::train::{ContextHost, Data, Settings, Trainee, TrainingJob, TrainingResult, rehearsal};
 
 /// The number of clips in a preflight.
 const CLIPS: usize = 8;
@@ -121,13 +121,13 @@ pub trait Tuning: Sized {
 }
 
 /// The result.
-pub struct Tuned<B> {
+pub struct TunedModel<B> {
     pub base: B,
     /// The parent result, if training continued from one.
     pub earlier: Option<B>,
     /// Its digest, or that of earlier adapters.
     pub parent: Option<String>,
-    pub trained: Trained,
+    pub trained: TrainingResult,
     /// The trained tensors of the result, by name, and the names of the frozen ones.
     pub weights: Vec<(String, Blob)>,
     pub frozen: Vec<String>,
@@ -138,7 +138,7 @@ pub fn tune<T: Tuning>(
     request: &TuningRequest<'_>,
     method: &Method,
     context: &mut dyn Context,
-) -> Result<Tuned<T::Base>, StageError> {
+) -> Result<TunedModel<T::Base>, StageError> {
     let tuning = T::read(request, context)?;
     let plan = tuning.plan();
     let sides = Sides::of(request.input, plan.validation_fraction, T::SALT)?;
@@ -186,5 +186,5 @@ pub fn tune<T: Tuning>(
     let parent = start.continued().map(|fields| lineage::digest(fields).to_string());
     let (earlier, notes) = (start.into_earlier(), clips.notes.close(&trained));
     let frozen = replicas[0].frozen().into_iter().map(|(name, _)| name).collect();
-    Ok(Tuned { base: tuning.into_base(), earlier, parent, trained, weights, frozen, notes })
+    Ok(TunedModel { base: tuning.into_base(), earlier, parent, trained, weights, frozen, notes })
 }

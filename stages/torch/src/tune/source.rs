@@ -6,8 +6,8 @@ use tch::{Device, Kind};
 
 use super::Base;
 use crate::loaded::brought;
-use crate::lora;
-use crate::weights::kind_named;
+use crate::nn::lora;
+use crate::nn::weights::kind_named;
 
 pub struct NetworkSource {
     /// The model on the port; needed for sentences without weights of their own, or with adapters.

@@ -9,14 +9,14 @@ use stage_core::{
 };
 use stage_families::artifact;
 
-use super::{Base, Method, Tuned, Tuning, TuningRequest, tune};
+use super::{Base, Method, TunedModel, Tuning, TuningRequest, tune};
 use crate::device::Machine;
 use crate::lineage::{self, AdapterLineage, ModelLineage};
-use crate::lora::LoraSettings;
+use crate::nn::lora::LoraSettings;
+use crate::nn::weights::kind_named;
 use crate::train::log;
 use crate::train::merge::merged;
 use crate::train::outputs::{NamedValues, TrainingOutcome};
-use crate::weights::kind_named;
 
 /// The stages of a family.
 pub fn stages<T: Tuning + 'static>(machine: &Machine) -> [Box<dyn Stage>; 3] {
@@ -83,7 +83,7 @@ impl<T: Tuning> GatherJob for TrainJob<T> {
 }
 
 /// The fields of a trained model, without its trained tensors.
-fn model<B: Base>(tuned: &Tuned<B>) -> NamedValues {
+fn model<B: Base>(tuned: &TunedModel<B>) -> NamedValues {
     let lineage = ModelLineage {
         parent: tuned.parent.clone(),
         ..ModelLineage::from(tuned.base.fields(), B::kinds().finetune.name)
@@ -93,7 +93,7 @@ fn model<B: Base>(tuned: &Tuned<B>) -> NamedValues {
 }
 
 /// The fields of trained adapters, without their tensors.
-fn adapters<B: Base>(tuned: &Tuned<B>, lora: &LoraSettings) -> NamedValues {
+fn adapters<B: Base>(tuned: &TunedModel<B>, lora: &LoraSettings) -> NamedValues {
     let base = tuned.base.fields();
     let lineage = AdapterLineage {
         base: lineage::digest(base).to_string(),

@@ -7,14 +7,14 @@ use tch::Device;
 use super::preflight::{check_adapters, losses};
 use super::{Base, Method, Tuning};
 use crate::device::Machine;
-use crate::lora::{self, Adaptable};
+use crate::nn::lora::{self, Adaptable};
 use crate::patterns::{Match, matches};
 use crate::stored;
 use crate::train::Trainee;
 use crate::train::clips::Clips;
 
 /// Notes with counts.
-type Found = Vec<(String, u64)>;
+type NoteCounts = Vec<(String, u64)>;
 
 pub struct Start<'a, T: Tuning> {
     tuning: &'a T,
@@ -70,8 +70,8 @@ impl<'a, T: Tuning> Start<'a, T> {
         machine: &Machine,
         mut sample: Option<&Clips<T::Clip>>,
         context: &mut dyn Context,
-    ) -> Result<(Vec<T::Trainee>, Found), StageError> {
-        let (mut replicas, mut found) = (Vec::new(), Found::new());
+    ) -> Result<(Vec<T::Trainee>, NoteCounts), StageError> {
+        let (mut replicas, mut found) = (Vec::new(), NoteCounts::new());
         for device in &self.tuning.plan().devices {
             let (replica, matched) =
                 self.replica(machine.open(*device)?, sample.take(), context)?;
@@ -86,7 +86,7 @@ impl<'a, T: Tuning> Start<'a, T> {
         device: Device,
         sample: Option<&Clips<T::Clip>>,
         context: &mut dyn Context,
-    ) -> Result<(T::Trainee, Found), StageError> {
+    ) -> Result<(T::Trainee, NoteCounts), StageError> {
         let (tuning, kind) = (self.tuning, self.tuning.plan().precision.kind());
         let source = self.earlier.as_ref().unwrap_or(tuning.base());
         let mut trainee = tuning.trainee(source.load(device, kind, context)?)?;

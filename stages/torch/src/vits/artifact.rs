@@ -5,14 +5,14 @@ use std::sync::Arc;
 use stage_core::{Blob, Context, Fields, NewValue, Reject, StageError, Value};
 use stage_families::artifact;
 use stage_families::vits::{
-    PHONEMES, PHONEMISE, ROMANISE, Tokenizer, Tokens, config_for_speakers, read_speakers,
+    PHONEMES, PHONEMISE, ROMANISE, Tokens, VitsTokenizer, config_for_speakers, read_speakers,
     write_speakers,
 };
 use tch::Device;
 
-use super::Config;
-use super::load::{Prepared, WeightForm, prepare};
-use crate::arrived::{Arrived, Family};
+use super::VitsConfig;
+use super::load::{NetworkWeights, WeightForm, prepare};
+use crate::arrived::{Family, PortModel};
 use crate::error::TorchError;
 use crate::lineage::{self, ModelLineage};
 use crate::stored;
@@ -30,8 +30,8 @@ const FAMILY: Family = Family {
 #[derive(Debug)]
 pub struct VitsModel {
     pub fields: Fields,
-    pub config: Config,
-    pub tokenizer: Tokenizer,
+    pub config: VitsConfig,
+    pub tokenizer: VitsTokenizer,
     /// The names of the speakers by number, if known.
     pub speakers: Option<Vec<String>>,
     pub lineage: ModelLineage,
@@ -44,12 +44,12 @@ impl VitsModel {
         fields: Option<&Fields>,
         context: &mut dyn Context,
     ) -> Result<VitsModel, StageError> {
-        let arrived = Arrived::on(port, fields, &FAMILY)?;
+        let arrived = PortModel::on(port, fields, &FAMILY)?;
         let config_file = arrived.blob(artifact::CONFIG)?;
         let config = super::load::parse(&context.read(config_file)?)?;
         let vocabulary = arrived.file(artifact::VOCABULARY, context)?;
         let settings = arrived.file(artifact::TOKENIZER_CONFIG, context)?;
-        let tokenizer = Tokenizer::read(&vocabulary, &settings)?;
+        let tokenizer = VitsTokenizer::read(&vocabulary, &settings)?;
         if tokenizer.size() > config.vocab_size {
             let (tokens, rows) = (tokenizer.size(), config.vocab_size);
             let why =
@@ -88,7 +88,7 @@ impl VitsModel {
         form: WeightForm,
         device: Device,
         context: &mut dyn Context,
-    ) -> Result<Prepared, StageError> {
+    ) -> Result<NetworkWeights, StageError> {
         Ok(prepare(&self.config, stored::weights(&self.fields, context)?, form, device)?)
     }
 
@@ -165,7 +165,7 @@ impl VitsModel {
     }
 }
 
-fn speakers(arrived: &Arrived, config: &Config) -> Result<Option<Vec<String>>, StageError> {
+fn speakers(arrived: &PortModel, config: &VitsConfig) -> Result<Option<Vec<String>>, StageError> {
     let list = arrived.fields.text(artifact::SPEAKERS);
     let names = list.map(|list| read_speakers(list.as_bytes(), config)).transpose();
     names.map_err(|error| arrived.refused(&error.to_string()))

@@ -4,12 +4,12 @@
 
 use tch::{Kind, Tensor};
 
-use super::Config;
+use super::VitsConfig;
 use super::modules::Dropout;
-use crate::conv::{Conv, Shape, over_channels};
 use crate::error::TorchError;
-use crate::layers::{LayerNorm, Linear, Pass};
-use crate::weights::Scope;
+use crate::nn::conv::{Conv, Shape, over_channels};
+use crate::nn::layers::{LayerNorm, Linear, Pass};
+use crate::nn::weights::Scope;
 
 /// The padding mask and the relative positions of one batch.
 #[derive(Debug)]
@@ -77,7 +77,7 @@ pub struct RelativeAttention {
 impl RelativeAttention {
     pub fn load(
         mut scope: Scope,
-        config: &Config,
+        config: &VitsConfig,
         dropout: Dropout,
     ) -> Result<RelativeAttention, TorchError> {
         let (width, heads) = (config.hidden_size, config.num_attention_heads);
@@ -135,7 +135,7 @@ pub struct EncoderLayer {
 }
 
 impl FeedForward {
-    fn load(mut scope: Scope, config: &Config, dropout: Dropout) -> Result<Self, TorchError> {
+    fn load(mut scope: Scope, config: &VitsConfig, dropout: Dropout) -> Result<Self, TorchError> {
         let (width, inner, kernel) = (config.hidden_size, config.ffn_dim, config.ffn_kernel_size);
         let conv_1 = Conv::load(scope.under("conv_1"), Shape::new(width, inner, kernel))?;
         let conv_2 = Conv::load(scope.under("conv_2"), Shape::new(inner, width, kernel))?;
@@ -152,7 +152,7 @@ impl FeedForward {
 impl EncoderLayer {
     pub fn load(
         mut scope: Scope,
-        config: &Config,
+        config: &VitsConfig,
         stream: u64,
     ) -> Result<EncoderLayer, TorchError> {
         let (width, eps) = (config.hidden_size, config.layer_norm_eps);

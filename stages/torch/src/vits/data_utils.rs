@@ -3,12 +3,12 @@
 use bytes::Bytes;
 use tch::{Kind, Tensor};
 
-use super::Config;
+use super::VitsConfig;
 use super::mel_processing::{self, Analysis};
 use super::models::{Texts, Vits};
-use crate::conv::mask;
 use crate::error::TorchError;
-use crate::upload::{Staged, upload};
+use crate::nn::conv::mask;
+use crate::runtime::upload::{StagedTensor, upload};
 
 /// A training clip.
 #[derive(Clone, Debug)]
@@ -34,8 +34,8 @@ pub struct VitsBatch {
 /// The samples of all clips, and the given spectrograms.
 #[derive(Debug)]
 struct StagedSound {
-    waves: Staged,
-    linears: Vec<Option<Staged>>,
+    waves: StagedTensor,
+    linears: Vec<Option<StagedTensor>>,
 }
 
 impl VitsBatch {
@@ -44,19 +44,23 @@ impl VitsBatch {
     }
 
     /// With its sound in the form for the device: a GPU copies it while it goes on with its work.
-    pub fn staged(mut self, config: &Config, is_for_gpu: bool) -> Result<VitsBatch, TorchError> {
+    pub fn staged(
+        mut self,
+        config: &VitsConfig,
+        is_for_gpu: bool,
+    ) -> Result<VitsBatch, TorchError> {
         self.staged = Some(self.stage(config, is_for_gpu)?);
         Ok(self)
     }
 
-    fn stage(&self, config: &Config, is_for_gpu: bool) -> Result<StagedSound, TorchError> {
+    fn stage(&self, config: &VitsConfig, is_for_gpu: bool) -> Result<StagedSound, TorchError> {
         let waves: Vec<&[f32]> = self.clips.iter().map(|clip| clip.wave.as_slice()).collect();
         let linear = |clip: &Recording| {
             let linear = clip.given_linear(config)?;
-            Ok::<_, TorchError>(linear.map(|linear| Staged::new(&linear, is_for_gpu)))
+            Ok::<_, TorchError>(linear.map(|linear| StagedTensor::new(&linear, is_for_gpu)))
         };
         let linears = self.clips.iter().map(linear).collect::<Result<_, _>>()?;
-        Ok(StagedSound { waves: Staged::new(&padded(&waves, config), is_for_gpu), linears })
+        Ok(StagedSound { waves: StagedTensor::new(&padded(&waves, config), is_for_gpu), linears })
     }
 
     /// The number of tokens and frames of all clips.
@@ -95,12 +99,12 @@ impl VitsBatch {
 }
 
 impl Recording {
-    fn frames(&self, config: &Config) -> i64 {
+    fn frames(&self, config: &VitsConfig) -> i64 {
         self.wave.len() as i64 / config.hop()
     }
 
     /// The spectrogram that came with the clip, on the host.
-    fn given_linear(&self, config: &Config) -> Result<Option<Tensor>, TorchError> {
+    fn given_linear(&self, config: &VitsConfig) -> Result<Option<Tensor>, TorchError> {
         let Some(bytes) = &self.spectrogram else { return Ok(None) };
         let linear = mel_processing::read(bytes, config)?;
         let (own, frames) = (linear.size()[1], self.frames(config));
@@ -116,7 +120,7 @@ impl Recording {
 }
 
 /// Waves cut to whole frames, with zeros after the shorter ones: [B, T * hop], on the host.
-fn padded(waves: &[&[f32]], config: &Config) -> Tensor {
+fn padded(waves: &[&[f32]], config: &VitsConfig) -> Tensor {
     let hop = config.hop() as usize;
     let whole = |wave: &&[f32]| wave.len() / hop * hop;
     let longest = waves.iter().map(whole).max().unwrap_or(0);

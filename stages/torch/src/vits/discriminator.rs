@@ -4,10 +4,10 @@
 use stage_families::vits::DISCRIMINATOR_PREFIX;
 use tch::Tensor;
 
-use super::Config;
-use crate::conv::{Conv, Leaky, Shape};
+use super::VitsConfig;
 use crate::error::{InTch, TorchError};
-use crate::weights::{Scope, Weights};
+use crate::nn::conv::{Conv, Leaky, Shape};
+use crate::nn::weights::{Scope, Weights};
 
 /// Convolutions; all but the last are followed by an activation.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub struct DiscriminatorOutput {
 }
 
 impl Discriminator {
-    pub fn load(config: &Config, mut weights: Weights) -> Result<Discriminator, TorchError> {
+    pub fn load(config: &VitsConfig, mut weights: Weights) -> Result<Discriminator, TorchError> {
         let prefix = DISCRIMINATOR_PREFIX.trim_end_matches('.');
         let mut scope = weights.under(prefix);
         let mut parts = vec![SubDiscriminator::scale(scope.under("discriminators.0"), config)?];
@@ -88,7 +88,7 @@ impl DiscriminatorOutput {
 }
 
 impl SubDiscriminator {
-    fn scale(mut scope: Scope, config: &Config) -> Result<SubDiscriminator, TorchError> {
+    fn scale(mut scope: Scope, config: &VitsConfig) -> Result<SubDiscriminator, TorchError> {
         let channels = &config.discriminator_scale_channels;
         let (first, last) = (channels[1], channels[channels.len() - 1]);
         let mut shapes = vec![Shape::new(1, first, 15)];
@@ -101,7 +101,7 @@ impl SubDiscriminator {
 
     fn period(
         mut scope: Scope,
-        config: &Config,
+        config: &VitsConfig,
         period: i64,
     ) -> Result<SubDiscriminator, TorchError> {
         let (channels, kernel) =

@@ -5,14 +5,14 @@ use std::f64::consts::TAU;
 
 use tch::Tensor;
 
-use super::Config;
+use super::VitsConfig;
 use super::commons::{halves, summed};
 use super::modules::{ConvFlow, DilatedDepthSeparableConv, Dropout, ElementwiseAffine};
 use super::train::speaks_only;
-use crate::conv::{Conv, Shape, over_channels};
 use crate::error::TorchError;
-use crate::layers::{LayerNorm, Pass};
-use crate::weights::Scope;
+use crate::nn::conv::{Conv, Shape, over_channels};
+use crate::nn::layers::{LayerNorm, Pass};
+use crate::nn::weights::Scope;
 
 /// Dropout streams, separate from those of other modules.
 const STREAM: u64 = 3 << 20;
@@ -55,7 +55,7 @@ pub struct Stochastic {
 }
 
 impl DurationPredictor {
-    pub fn load(scope: Scope, config: &Config) -> Result<DurationPredictor, TorchError> {
+    pub fn load(scope: Scope, config: &VitsConfig) -> Result<DurationPredictor, TorchError> {
         Ok(if config.use_stochastic_duration_prediction {
             DurationPredictor::Stochastic(Box::new(Stochastic::load(scope, config)?))
         } else {
@@ -115,7 +115,7 @@ impl DurationPredictor {
 impl Condition {
     fn load(
         scope: &mut Scope,
-        config: &Config,
+        config: &VitsConfig,
         prefix: &str,
         inputs: i64,
         stream: u64,
@@ -142,7 +142,7 @@ impl Condition {
 }
 
 impl Stochastic {
-    fn load(mut scope: Scope, config: &Config) -> Result<Stochastic, TorchError> {
+    fn load(mut scope: Scope, config: &VitsConfig) -> Result<Stochastic, TorchError> {
         let width = config.hidden_size;
         Ok(Stochastic {
             text: Condition::load(&mut scope, config, "", width, STREAM + 64)?,
@@ -198,7 +198,7 @@ impl Stochastic {
 }
 
 /// The conditioning of durations on the speaker, in models with speakers.
-fn speaker_conv(scope: &mut Scope, config: &Config) -> Result<Option<Conv>, TorchError> {
+fn speaker_conv(scope: &mut Scope, config: &VitsConfig) -> Result<Option<Conv>, TorchError> {
     let (speaker, width) = (config.speaker_embedding_size, config.hidden_size);
     let shape = Shape::new(speaker, width, 1);
     (speaker > 0).then(|| Conv::load(scope.under("cond"), shape)).transpose()
@@ -227,7 +227,7 @@ struct Flows {
 }
 
 impl Flows {
-    pub fn load(mut scope: Scope, config: &Config) -> Result<Flows, TorchError> {
+    pub fn load(mut scope: Scope, config: &VitsConfig) -> Result<Flows, TorchError> {
         let affine = ElementwiseAffine::load(scope.under("0"), config.depth_separable_channels)?;
         let mut load = |at: i64| ConvFlow::load(scope.under(&at.to_string()), config, STREAM);
         let first = (!config.speaks_only).then(|| load(1)).transpose()?;
@@ -269,7 +269,7 @@ pub struct Deterministic {
 }
 
 impl Deterministic {
-    pub fn load(mut scope: Scope, config: &Config) -> Result<Deterministic, TorchError> {
+    pub fn load(mut scope: Scope, config: &VitsConfig) -> Result<Deterministic, TorchError> {
         let (width, inner) = (config.hidden_size, config.duration_predictor_filter_channels);
         let (kernel, eps) = (config.duration_predictor_kernel_size, config.layer_norm_eps);
         Ok(Deterministic {
@@ -306,8 +306,8 @@ mod tests {
     use tch::{Device, Kind};
 
     use super::*;
-    use crate::random::Random;
-    use crate::weights::Weights;
+    use crate::nn::random::Random;
+    use crate::nn::weights::Weights;
 
     fn drawn(random: &mut Random, shape: &[i64]) -> Tensor {
         let count = shape.iter().product::<i64>();
@@ -320,8 +320,11 @@ mod tests {
         let prefix = "duration_predictor.flows";
         let (mut random, tokens) = (Random::new(3), 7);
         for duration_predictor_num_flows in [1, 2, 3, 4] {
-            let config =
-                Config { hidden_size: 8, duration_predictor_num_flows, ..Config::default() };
+            let config = VitsConfig {
+                hidden_size: 8,
+                duration_predictor_num_flows,
+                ..VitsConfig::default()
+            };
             let tensors = config.generator().into_iter();
             let own = tensors.filter(|(name, _)| name.starts_with(&format!("{prefix}.")));
             let mut weights: Weights =

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use tch::Tensor;
 
-use super::load::{Prepared, WeightForm, prepare};
+use super::load::{NetworkWeights, WeightForm, prepare};
 use super::losses::LossWeights;
 use super::models::{SynthesisSettings, Texts, Vits};
 use super::noise::RecordedNormal;
@@ -14,10 +14,10 @@ use super::{ClipTensors, GeneratorOutput};
 use crate::error::TorchError;
 use crate::fixture::parts::{self, Outputs, Steps, gradient_of, input};
 use crate::fixture::setup::Setup;
-use crate::layers::Pass;
+use crate::nn::layers::Pass;
+use crate::nn::weights::Weights;
 use crate::train::Totals;
 use crate::train::adamw::{AdamW, AdamWSettings};
-use crate::weights::Weights;
 
 const NETWORKS: [Network; 2] = [Network::Generator, Network::Discriminator];
 
@@ -54,7 +54,8 @@ pub fn outputs(
     let config = super::load::parse(settings.config.to_string().as_bytes())?;
     let read = || Weights::from_safetensors(weights);
     let mut outputs = Outputs::new();
-    let Prepared { generator, .. } = prepare(&config, read()?, WeightForm::Whole, setup.device)?;
+    let NetworkWeights { generator, .. } =
+        prepare(&config, read()?, WeightForm::Whole, setup.device)?;
     let model = Vits::load(config.clone(), generator)?;
     for (run, synthesis) in &settings.runs {
         spoken(&model, &settings, (run, synthesis), inputs, &mut outputs)?;

@@ -3,21 +3,21 @@
 use stage_formats::shapes::Expected;
 use tch::{Device, Kind, Tensor};
 
-use super::Config;
-use crate::random::Random;
-use crate::weights::Weights;
+use super::VitsConfig;
+use crate::nn::random::Random;
+use crate::nn::weights::Weights;
 
 /// Weights that start at zero: flows that are the identity at first.
 const NOUGHTS: [&str; 4] = [".translate", ".log_scale", ".conv_post.weight", ".conv_proj.weight"];
 
 /// All weights of the generator, without weight norm. The same seed gives the same weights.
-pub fn generator(config: &Config, seed: u64) -> Weights {
+pub fn generator(config: &VitsConfig, seed: u64) -> Weights {
     drawn(config.generator(), seed)
 }
 
 /// All weights of the discriminator, without weight norm; its seed differs from the generator's, so
 /// that each can be made without the other.
-pub fn discriminator(config: &Config, seed: u64) -> Weights {
+pub fn discriminator(config: &VitsConfig, seed: u64) -> Weights {
     drawn(config.discriminator(), !seed)
 }
 
@@ -57,7 +57,8 @@ mod tests {
 
     #[test]
     fn a_seed_gives_the_same_weights_and_another_one_others() {
-        let config = Config { hidden_size: 4, ffn_dim: 4, vocab_size: 5, ..Config::default() };
+        let config =
+            VitsConfig { hidden_size: 4, ffn_dim: 4, vocab_size: 5, ..VitsConfig::default() };
         let table = |seed| {
             let mut weights = generator(&config, seed);
             weights.remove("text_encoder.embed_tokens.weight").unwrap()

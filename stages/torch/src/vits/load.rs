@@ -4,10 +4,10 @@ use stage_families::vits::{DISCRIMINATOR_PREFIX, is_normed, is_projection, plain
 use stage_formats::weight_norm::paired;
 use tch::Device;
 
-use super::Config;
+use super::VitsConfig;
 use crate::error::TorchError;
-use crate::weight_norm::{fold, split};
-use crate::weights::Weights;
+use crate::nn::weight_norm::{fold, split};
+use crate::nn::weights::Weights;
 
 /// The use of the weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub enum WeightForm {
 
 /// The tensors of a file by network.
 #[derive(Debug)]
-pub struct Prepared {
+pub struct NetworkWeights {
     pub generator: Weights,
     /// If the file has one.
     pub discriminator: Option<Weights>,
@@ -31,11 +31,11 @@ pub struct Prepared {
 /// each weight whole or as a pair, in either spelling. Tensors must be complete without extra ones;
 /// they become floats of 32 bits on the device.
 pub fn prepare(
-    config: &Config,
+    config: &VitsConfig,
     given: Weights,
     form: WeightForm,
     device: Device,
-) -> Result<Prepared, TorchError> {
+) -> Result<NetworkWeights, TorchError> {
     let _guard = tch::no_grad_guard();
     let given = renamed(config, given)?;
     let has_discriminator = given.names().any(|name| name.starts_with(DISCRIMINATOR_PREFIX));
@@ -53,11 +53,11 @@ pub fn prepare(
     let (discriminator, generator): (Vec<_>, Vec<_>) =
         weights.into_iter().partition(is_discriminator);
     let discriminator = has_discriminator.then(|| discriminator.into_iter().collect());
-    Ok(Prepared { generator: generator.into_iter().collect(), discriminator })
+    Ok(NetworkWeights { generator: generator.into_iter().collect(), discriminator })
 }
 
 /// Unifies the names of all files.
-fn renamed(config: &Config, given: Weights) -> Result<Weights, TorchError> {
+fn renamed(config: &VitsConfig, given: Weights) -> Result<Weights, TorchError> {
     let is_stochastic = config.use_stochastic_duration_prediction;
     let mut weights = Weights::default();
     for (name, tensor) in given {
@@ -75,6 +75,6 @@ fn renamed(config: &Config, given: Weights) -> Result<Weights, TorchError> {
 }
 
 /// Reads a `config.json`.
-pub fn parse(json: &[u8]) -> Result<Config, TorchError> {
-    Config::parse(json).map_err(|error| TorchError::Model(error.to_string()))
+pub fn parse(json: &[u8]) -> Result<VitsConfig, TorchError> {
+    VitsConfig::parse(json).map_err(|error| TorchError::Model(error.to_string()))
 }

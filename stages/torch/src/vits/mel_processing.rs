@@ -4,9 +4,9 @@
 use stage_formats::npy::{self, FloatArray, NpyError};
 use tch::{Device, Kind, Tensor};
 
-use super::Config;
+use super::VitsConfig;
 use crate::error::TorchError;
-use crate::mel::{FLOOR, MelShape, hann, slaney_filters};
+use crate::sound::mel::{FLOOR, MelShape, hann, slaney_filters};
 
 /// The kind of the blobs.
 pub const KIND: &str = "spectrogram/npy";
@@ -24,7 +24,7 @@ pub struct Analysis {
 
 impl Analysis {
     /// The analysis of the configuration, with this number of mel bands for the loss.
-    pub fn new(config: &Config, bands: usize, device: Device) -> Result<Analysis, TorchError> {
+    pub fn new(config: &VitsConfig, bands: usize, device: Device) -> Result<Analysis, TorchError> {
         Analysis::of(
             MelShape {
                 rate: config.sampling_rate as u32,
@@ -83,7 +83,7 @@ pub fn write(spectrogram: &Tensor) -> Result<Vec<u8>, TorchError> {
 }
 
 /// [bins, frames] on the CPU, with as many bins as the model takes.
-pub fn read(bytes: &[u8], config: &Config) -> Result<Tensor, TorchError> {
+pub fn read(bytes: &[u8], config: &VitsConfig) -> Result<Tensor, TorchError> {
     let array = npy::read_floats(bytes).map_err(refused)?;
     let bins = config.spectrogram_bins;
     match array.shape[..] {
@@ -109,11 +109,11 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_and_other_bins_are_refused() {
-        let config = Config { spectrogram_bins: 2, ..Config::default() };
+        let config = VitsConfig { spectrogram_bins: 2, ..VitsConfig::default() };
         let stored = Tensor::from_slice(&[0.5f32, 1.0, 2.0, 3.0, 4.0, 5.0]).view([3, 2]);
         let bytes = write(&stored.transpose(0, 1)).unwrap();
         assert_eq!(read(&bytes, &config).unwrap(), stored.transpose(0, 1).contiguous());
-        let error = read(&bytes, &Config::default()).unwrap_err().to_string();
+        let error = read(&bytes, &VitsConfig::default()).unwrap_err().to_string();
         assert!(error.contains("[2, 3], not 513 bins by frames"), "{error}");
         assert!(read(&bytes[..90], &config).is_err());
     }

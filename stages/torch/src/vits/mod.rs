@@ -28,12 +28,12 @@ mod transforms;
 pub mod tune;
 
 pub use data_utils::{ClipTensors, Recording, VitsBatch};
-pub use load::{Prepared, WeightForm, prepare};
+pub use load::{NetworkWeights, WeightForm, prepare};
 pub use losses::LossWeights;
 pub use mel_processing::Analysis;
 pub use models::{SynthesisSettings, Texts, Vits, VitsSpeech};
 pub use monotonic_align::align;
 pub use noise::{NormalNoise, RecordedNormal, SeededNormal};
-pub use stage_families::vits::Config;
+pub use stage_families::vits::VitsConfig;
 pub use train::{GeneratorOutput, Network, Networks, TrainingOptions};
 pub use trainee::VitsTrainee;

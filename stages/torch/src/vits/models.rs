@@ -3,18 +3,18 @@
 use serde::Deserialize;
 use tch::{Device, Tensor};
 
-use super::Config;
+use super::VitsConfig;
 use super::attentions::{EncoderLayer, RelativePositions};
 use super::commons::{expand, halves, spread_out};
 use super::duration_predictors::{Conditioning, DurationPredictor};
 use super::modules::{ResidualCoupling, WaveNet};
 use super::noise::NormalNoise;
-use crate::conv::{Conv, Shape, mask};
 use crate::error::TorchError;
-use crate::hifi_gan::{HifiGan, HifiGanConfig};
-use crate::layers::{Embedding, Pass};
-use crate::upload::{upload, upload_all};
-use crate::weights::{Scope, Weights};
+use crate::nn::conv::{Conv, Shape, mask};
+use crate::nn::hifi_gan::{HifiGan, HifiGanConfig};
+use crate::nn::layers::{Embedding, Pass};
+use crate::nn::weights::{Scope, Weights};
+use crate::runtime::upload::{upload, upload_all};
 
 /// Dropout streams, separate from those of the text encoder.
 const FLOW_STREAM: u64 = 1 << 20;
@@ -41,7 +41,7 @@ pub struct TextEncoder {
 }
 
 impl TextEncoder {
-    pub fn load(mut scope: Scope, config: &Config) -> Result<TextEncoder, TorchError> {
+    pub fn load(mut scope: Scope, config: &VitsConfig) -> Result<TextEncoder, TorchError> {
         let width = config.hidden_size;
         let embed_tokens =
             Embedding::load(&mut scope.under("embed_tokens"), config.vocab_size, width)?;
@@ -93,7 +93,7 @@ pub struct PosteriorEncoder {
 }
 
 impl Flow {
-    pub fn load(mut scope: Scope, config: &Config) -> Result<Flow, TorchError> {
+    pub fn load(mut scope: Scope, config: &VitsConfig) -> Result<Flow, TorchError> {
         let mut flows = Vec::new();
         for at in 0..config.prior_encoder_num_flows {
             let stream = FLOW_STREAM + 1024 * at as u64;
@@ -136,7 +136,7 @@ impl Flow {
 }
 
 impl PosteriorEncoder {
-    pub fn load(mut scope: Scope, config: &Config) -> Result<PosteriorEncoder, TorchError> {
+    pub fn load(mut scope: Scope, config: &VitsConfig) -> Result<PosteriorEncoder, TorchError> {
         let (bins, width) = (config.spectrogram_bins, config.hidden_size);
         let layers = config.posterior_encoder_num_wavenet_layers;
         let wavenet = WaveNet::load(scope.under("wavenet"), config, layers, POSTERIOR_STREAM)?;
@@ -167,7 +167,7 @@ impl PosteriorEncoder {
 
 #[derive(Debug)]
 pub struct Vits {
-    pub config: Config,
+    pub config: VitsConfig,
     pub device: Device,
     pub text_encoder: TextEncoder,
     pub flow: Flow,
@@ -221,7 +221,7 @@ pub struct VitsSpeech {
 
 impl SynthesisSettings {
     /// From the configuration, with a limit of one minute.
-    pub fn of(config: &Config) -> SynthesisSettings {
+    pub fn of(config: &VitsConfig) -> SynthesisSettings {
         SynthesisSettings {
             noise_scale: config.noise_scale,
             noise_scale_duration: config.noise_scale_duration,
@@ -233,7 +233,7 @@ impl SynthesisSettings {
 
 impl Vits {
     /// Takes the tensors of the generator, which must be complete without extra ones.
-    pub fn load(config: Config, mut weights: Weights) -> Result<Vits, TorchError> {
+    pub fn load(config: VitsConfig, mut weights: Weights) -> Result<Vits, TorchError> {
         let device = weights.iter().next().map_or(Device::Cpu, |(_, tensor)| tensor.device());
         let all = &mut weights;
         let (speakers, width) = (config.num_speakers, config.speaker_embedding_size);
@@ -366,7 +366,7 @@ impl Vits {
 }
 
 /// The decoder from latents to a waveform: a HiFi-GAN with the names of transformers.
-fn decoder(scope: Scope, config: &Config) -> Result<HifiGan, TorchError> {
+fn decoder(scope: Scope, config: &VitsConfig) -> Result<HifiGan, TorchError> {
     let sizes = HifiGanConfig {
         inputs: config.flow_size,
         initial_channels: config.upsample_initial_channel,

@@ -5,14 +5,14 @@
 
 use tch::Tensor;
 
-use super::Config;
+use super::VitsConfig;
 use super::commons::{halves, summed};
 use super::transforms::{Spline, from_numbers};
-use crate::conv::{Conv, Shape, over_channels};
 use crate::error::TorchError;
-use crate::layers::{LayerNorm, Pass, dropout};
-use crate::random::scramble;
-use crate::weights::Scope;
+use crate::nn::conv::{Conv, Shape, over_channels};
+use crate::nn::layers::{LayerNorm, Pass, dropout};
+use crate::nn::random::scramble;
+use crate::nn::weights::Scope;
 
 /// A dropout layer; each has its own random stream.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +50,7 @@ pub struct WaveNet {
 impl WaveNet {
     pub fn load(
         mut scope: Scope,
-        config: &Config,
+        config: &VitsConfig,
         layers: i64,
         stream: u64,
     ) -> Result<WaveNet, TorchError> {
@@ -126,7 +126,7 @@ pub struct DilatedDepthSeparableConv {
 impl DilatedDepthSeparableConv {
     pub fn load(
         mut scope: Scope,
-        config: &Config,
+        config: &VitsConfig,
         dropout: f64,
         stream: u64,
     ) -> Result<DilatedDepthSeparableConv, TorchError> {
@@ -180,7 +180,7 @@ pub struct ResidualCoupling {
 impl ResidualCoupling {
     pub fn load(
         mut scope: Scope,
-        config: &Config,
+        config: &VitsConfig,
         stream: u64,
     ) -> Result<ResidualCoupling, TorchError> {
         let (half, width) = (config.flow_size / 2, config.hidden_size);
@@ -240,7 +240,11 @@ pub struct ConvFlow {
 }
 
 impl ConvFlow {
-    pub fn load(mut scope: Scope, config: &Config, stream: u64) -> Result<ConvFlow, TorchError> {
+    pub fn load(
+        mut scope: Scope,
+        config: &VitsConfig,
+        stream: u64,
+    ) -> Result<ConvFlow, TorchError> {
         let (width, bins) = (config.hidden_size, config.duration_predictor_flow_bins);
         Ok(ConvFlow {
             conv_pre: Conv::load(scope.under("conv_pre"), Shape::new(1, width, 1))?,

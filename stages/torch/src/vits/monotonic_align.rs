@@ -88,7 +88,7 @@ pub fn align_all(scores: &Tensor, frames: &[i64], tokens: &[i64]) -> Result<Tens
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::random::Random;
+    use crate::nn::random::Random;
 
     /// All ways to distribute the frames, and the best of them.
     fn brute_force(scores: &[f32], frames: usize, tokens: usize) -> Vec<u32> {

@@ -7,10 +7,10 @@ use std::collections::VecDeque;
 
 use tch::{Device, Tensor};
 
-use crate::counter;
 use crate::error::TorchError;
-use crate::random::{GAMMA, Random, scramble};
-use crate::threads::spread_here;
+use crate::nn::counter;
+use crate::nn::random::{GAMMA, Random, scramble};
+use crate::runtime::threads::spread_here;
 
 /// Numbers of a standard normal distribution.
 pub trait NormalNoise {

@@ -6,25 +6,25 @@ use std::f64::consts::TAU;
 use stage_formats::pattern::is_match;
 use tch::{Kind, Tensor};
 
-use super::Config;
+use super::VitsConfig;
 use super::commons::{expand, slice_start, sliced, spread_out};
 use super::data_utils::ClipTensors;
 use super::discriminator::Discriminator;
 use super::duration_predictors::Conditioning;
-use super::load::Prepared;
+use super::load::NetworkWeights;
 use super::losses::{self, DISCRIMINATOR, KlTerms, LossWeights};
 use super::mel_processing::Analysis;
 use super::models::{Posterior, Prior, Vits};
 use super::monotonic_align::align_all;
 use super::noise::{NormalNoise, SeededNormal};
-use crate::cast::computed_in;
 use crate::error::TorchError;
-use crate::layers::Pass;
+use crate::nn::cast::computed_in;
+use crate::nn::layers::Pass;
+use crate::nn::random::{Random, scramble};
+use crate::nn::weights::Weights;
 use crate::patterns::{Match, matches};
-use crate::random::{Random, scramble};
+use crate::runtime::upload::upload;
 use crate::train::{Losses, Totals};
-use crate::upload::upload;
-use crate::weights::Weights;
 
 /// One of the two networks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,11 +60,11 @@ pub struct Networks {
 impl Networks {
     /// From the tensors of a file, in the form for training and with a discriminator.
     pub fn new(
-        config: &Config,
-        prepared: Prepared,
+        config: &VitsConfig,
+        prepared: NetworkWeights,
         options: TrainingOptions,
     ) -> Result<Networks, TorchError> {
-        let Prepared { generator, discriminator } = prepared;
+        let NetworkWeights { generator, discriminator } = prepared;
         let discriminator = discriminator.ok_or_else(|| {
             let advice = "use a file that has one, such as a training checkpoint";
             TorchError::Model(format!("it has no discriminator; {advice}"))

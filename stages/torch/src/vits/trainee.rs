@@ -21,11 +21,11 @@ const JUDGING: usize = 0;
 pub struct VitsTrainee {
     nets: Networks,
     /// The output for the discriminator that the generator uses next.
-    kept: Option<Kept>,
+    kept: Option<GeneratorStep>,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct GeneratorStep {
     step_seed: u64,
     keys: Vec<u64>,
     made: GeneratorOutput,
@@ -48,7 +48,7 @@ impl VitsTrainee {
         let made = if phase.is_followed { make()? } else { tch::no_grad(make)? };
         let losses = self.nets.judge(&made, phase.totals);
         let (step_seed, keys) = (phase.step_seed, clips.keys);
-        self.kept = phase.is_followed.then_some(Kept { step_seed, keys, made });
+        self.kept = phase.is_followed.then_some(GeneratorStep { step_seed, keys, made });
         Ok(losses)
     }
 
@@ -61,7 +61,7 @@ impl VitsTrainee {
     }
 }
 
-impl Kept {
+impl GeneratorStep {
     fn is_of(&self, batch: &VitsBatch, phase: &Phase<'_>) -> bool {
         self.step_seed == phase.step_seed
             && self.keys.iter().eq(batch.clips.iter().map(|clip| &clip.key))

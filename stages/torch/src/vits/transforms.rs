@@ -150,7 +150,7 @@ mod tests {
     use tch::Device;
 
     use super::*;
-    use crate::random::Random;
+    use crate::nn::random::Random;
 
     fn spline(bins: i64, values: i64) -> Spline {
         let (mut random, count) = (Random::new(5), values * (3 * bins - 1));

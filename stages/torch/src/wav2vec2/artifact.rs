@@ -2,11 +2,11 @@
 
 use stage_core::{Context, Fields, StageError};
 use stage_families::artifact;
-use stage_families::wav2vec2::{Config, Preprocessor, Vocabulary};
+use stage_families::wav2vec2::{CtcVocabulary, Preprocessor, Wav2Vec2Config};
 use tch::Device;
 
 use super::model::Wav2Vec2;
-use crate::arrived::{Arrived, Family};
+use crate::arrived::{Family, PortModel};
 use crate::stored;
 
 const FAMILY: Family = Family {
@@ -19,9 +19,9 @@ const FAMILY: Family = Family {
 #[derive(Debug)]
 pub struct Wav2Vec2Model {
     fields: Fields,
-    pub config: Config,
+    pub config: Wav2Vec2Config,
     pub preprocessor: Preprocessor,
-    pub vocabulary: Vocabulary,
+    pub vocabulary: CtcVocabulary,
 }
 
 impl Wav2Vec2Model {
@@ -30,12 +30,12 @@ impl Wav2Vec2Model {
         fields: Option<&Fields>,
         context: &mut dyn Context,
     ) -> Result<Wav2Vec2Model, StageError> {
-        let arrived = Arrived::on(port, fields, &FAMILY)?;
+        let arrived = PortModel::on(port, fields, &FAMILY)?;
         let mut file = |name: &str| arrived.file(name, context);
-        let config = Config::parse(&file(artifact::CONFIG)?)?;
+        let config = Wav2Vec2Config::parse(&file(artifact::CONFIG)?)?;
         Ok(Wav2Vec2Model {
             preprocessor: Preprocessor::parse(&file(artifact::PREPROCESSOR)?)?,
-            vocabulary: Vocabulary::read(&file(artifact::VOCABULARY)?, &config)?,
+            vocabulary: CtcVocabulary::read(&file(artifact::VOCABULARY)?, &config)?,
             config,
             fields: arrived.fields.clone(),
         })

@@ -1,13 +1,13 @@
 //! The transformer encoder.
 
-use stage_families::wav2vec2::Config;
+use stage_families::wav2vec2::Wav2Vec2Config;
 use stage_formats::weight_norm::{DIRECTION, LENGTH};
 use tch::Tensor;
 
-use crate::convolution::Geometry;
 use crate::error::{InTch, TorchError};
-use crate::layers::{LayerNorm, Linear, Pass};
-use crate::weights::Scope;
+use crate::nn::convolution::Geometry;
+use crate::nn::layers::{LayerNorm, Linear, Pass};
+use crate::nn::weights::Scope;
 
 #[derive(Debug)]
 pub struct Wav2Vec2Encoder {
@@ -46,7 +46,7 @@ struct Wav2Vec2Attention {
 }
 
 impl Wav2Vec2Encoder {
-    pub fn load(mut scope: Scope, config: &Config) -> Result<Wav2Vec2Encoder, TorchError> {
+    pub fn load(mut scope: Scope, config: &Wav2Vec2Config) -> Result<Wav2Vec2Encoder, TorchError> {
         let layer = |at: i64, scope: &mut Scope| {
             Wav2Vec2Layer::load(scope.under(&format!("layers.{at}")), config)
         };
@@ -74,7 +74,7 @@ impl Wav2Vec2Encoder {
 }
 
 impl PositionalConv {
-    fn load(mut scope: Scope, config: &Config) -> Result<PositionalConv, TorchError> {
+    fn load(mut scope: Scope, config: &Wav2Vec2Config) -> Result<PositionalConv, TorchError> {
         let (width, kernel) = (config.hidden_size, config.num_conv_pos_embeddings);
         let groups = config.num_conv_pos_embedding_groups;
         let length = scope.take(LENGTH, &[1, 1, kernel])?;
@@ -95,7 +95,7 @@ impl PositionalConv {
 }
 
 impl Wav2Vec2Layer {
-    fn load(mut scope: Scope, config: &Config) -> Result<Wav2Vec2Layer, TorchError> {
+    fn load(mut scope: Scope, config: &Wav2Vec2Config) -> Result<Wav2Vec2Layer, TorchError> {
         let (width, inner) = (config.hidden_size, config.intermediate_size);
         let mut dense = |name: &str, inputs: i64, outputs: i64| {
             Linear::load(&mut scope.under(&format!("feed_forward.{name}")), inputs, outputs, true)
@@ -126,7 +126,7 @@ impl Wav2Vec2Layer {
 }
 
 impl Wav2Vec2Attention {
-    fn load(mut scope: Scope, config: &Config) -> Result<Wav2Vec2Attention, TorchError> {
+    fn load(mut scope: Scope, config: &Wav2Vec2Config) -> Result<Wav2Vec2Attention, TorchError> {
         let width = config.hidden_size;
         let mut linear = |name: &str| Linear::load(&mut scope.under(name), width, width, true);
         Ok(Wav2Vec2Attention {
@@ -162,6 +162,6 @@ impl Wav2Vec2Attention {
     }
 }
 
-fn norm(scope: &mut Scope, name: &str, config: &Config) -> Result<LayerNorm, TorchError> {
+fn norm(scope: &mut Scope, name: &str, config: &Wav2Vec2Config) -> Result<LayerNorm, TorchError> {
     LayerNorm::load(&mut scope.under(name), config.hidden_size, config.layer_norm_eps)
 }

@@ -1,12 +1,12 @@
 //! The convolutional feature encoder.
 
-use stage_families::wav2vec2::{Config, Norm};
+use stage_families::wav2vec2::{Norm, Wav2Vec2Config};
 use tch::Tensor;
 
-use crate::convolution::Geometry;
 use crate::error::TorchError;
-use crate::layers::LayerNorm;
-use crate::weights::Scope;
+use crate::nn::convolution::Geometry;
+use crate::nn::layers::LayerNorm;
+use crate::nn::weights::Scope;
 
 /// The epsilon of the norms between the convolutions, which the configuration lacks.
 const EPSILON: f64 = 1e-5;
@@ -24,7 +24,7 @@ struct FeatureLayer {
 }
 
 impl Features {
-    pub fn load(mut scope: Scope, config: &Config) -> Result<Features, TorchError> {
+    pub fn load(mut scope: Scope, config: &Wav2Vec2Config) -> Result<Features, TorchError> {
         let mut layers = Vec::with_capacity(config.conv_dim.len());
         let mut inputs = 1;
         let shapes = config.conv_dim.iter().zip(&config.conv_kernel).zip(&config.conv_stride);

@@ -1,14 +1,14 @@
 //! A recogniser on the recording of a fixture.
 
 use serde::Deserialize;
-use stage_families::wav2vec2::{Config, Preprocessor, Vocabulary};
+use stage_families::wav2vec2::{CtcVocabulary, Preprocessor, Wav2Vec2Config};
 use tch::Tensor;
 
 use super::model::Wav2Vec2;
 use crate::error::TorchError;
 use crate::fixture::parts::{self, Outputs};
 use crate::fixture::setup::Setup;
-use crate::weights::Weights;
+use crate::nn::weights::Weights;
 
 /// `settings` of the fixture: the three files around the weights.
 #[derive(Debug, Deserialize)]
@@ -27,9 +27,9 @@ pub fn outputs(
     setup: &Setup,
 ) -> Result<Outputs, TorchError> {
     let settings: Wav2Vec2FixtureSettings = parts::settings(settings)?;
-    let config = Config::parse(settings.config.to_string().as_bytes())?;
+    let config = Wav2Vec2Config::parse(settings.config.to_string().as_bytes())?;
     let preprocessor = Preprocessor::parse(settings.preprocessor.to_string().as_bytes())?;
-    let vocabulary = Vocabulary::read(settings.vocabulary.to_string().as_bytes(), &config)?;
+    let vocabulary = CtcVocabulary::read(settings.vocabulary.to_string().as_bytes(), &config)?;
     let weights = Weights::from_safetensors(weights)?;
     let model = Wav2Vec2::load(&config, preprocessor, weights, setup.device)?;
     let frames = model.frames(samples);

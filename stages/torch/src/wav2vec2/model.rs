@@ -1,14 +1,14 @@
 //! A recogniser (Baevski et al., arXiv 2006.11477): a convolutional feature encoder, a transformer,
 //! and a CTC head with logits for each symbol.
 
-use stage_families::wav2vec2::{Config, Preprocessor, plain_name};
+use stage_families::wav2vec2::{Preprocessor, Wav2Vec2Config, plain_name};
 use tch::{Device, Kind, Tensor};
 
 use super::encoder::Wav2Vec2Encoder;
 use super::features::Features;
 use crate::error::{InTch, TorchError};
-use crate::layers::{LayerNorm, Linear, Pass};
-use crate::weights::{Weights, usable};
+use crate::nn::layers::{LayerNorm, Linear, Pass};
+use crate::nn::weights::{Weights, usable};
 
 /// Keeps silence from a division by zero, as in transformers.
 const LEAST_VARIANCE: f64 = 1e-7;
@@ -28,7 +28,7 @@ impl Wav2Vec2 {
     /// From the tensors of a file, in either spelling of pairs. Tensors must be complete without
     /// extra ones; they become floats of 32 bits on the device.
     pub fn load(
-        config: &Config,
+        config: &Wav2Vec2Config,
         preprocessor: Preprocessor,
         given: Weights,
         device: Device,

@@ -4,18 +4,18 @@ use stage_core::{Context, Fields, StageError};
 use stage_families::artifact;
 use stage_families::import::CONFIG_FILE;
 use stage_families::xtts::{
-    Config, DVAE_PREFIX, GPT_PREFIX, MEL_STATS, SPEAKERS_FILE, Tokenizer, tune as kinds,
+    DVAE_PREFIX, GPT_PREFIX, MEL_STATS, SPEAKERS_FILE, XttsConfig, XttsTokenizer, tune as kinds,
 };
 use tch::{Device, Tensor};
 
 use super::codec::DvaeCodec;
 use super::gpt::Gpt;
 use super::mel::usable_stats;
-use crate::arrived::{Arrived, Family};
+use crate::arrived::{Family, PortModel};
 use crate::error::TorchError;
+use crate::nn::weights::Weights;
 use crate::stored;
 use crate::tune::{Base, Kinds};
-use crate::weights::Weights;
 
 const FAMILY: Family = Family {
     name: artifact::XTTS,
@@ -26,7 +26,7 @@ const FAMILY: Family = Family {
 #[derive(Debug)]
 pub struct XttsModel {
     pub fields: Fields,
-    pub config: Config,
+    pub config: XttsConfig,
 }
 
 impl Base for XttsModel {
@@ -57,8 +57,8 @@ impl Base for XttsModel {
         fields: Option<&Fields>,
         context: &mut dyn Context,
     ) -> Result<XttsModel, StageError> {
-        let arrived = Arrived::on(port, fields, &FAMILY)?;
-        let config = Config::parse(&arrived.file(artifact::CONFIG, context)?)?;
+        let arrived = PortModel::on(port, fields, &FAMILY)?;
+        let config = XttsConfig::parse(&arrived.file(artifact::CONFIG, context)?)?;
         Ok(XttsModel { fields: arrived.fields.clone(), config })
     }
 
@@ -76,9 +76,9 @@ impl XttsModel {
         &self,
         port: &str,
         context: &mut dyn Context,
-    ) -> Result<Tokenizer, StageError> {
-        let arrived = Arrived::on(port, Some(&self.fields), &FAMILY)?;
-        let tokenizer = Tokenizer::read(&arrived.file(artifact::VOCABULARY, context)?)?;
+    ) -> Result<XttsTokenizer, StageError> {
+        let arrived = PortModel::on(port, Some(&self.fields), &FAMILY)?;
+        let tokenizer = XttsTokenizer::read(&arrived.file(artifact::VOCABULARY, context)?)?;
         let (tokens, rows) = (tokenizer.text_tokens().rows, self.config.gpt.text_tokens);
         if tokens > rows {
             let why =

@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 use crate::error::TorchError;
-use crate::parity::Parity;
+use crate::runtime::parity::Parity;
 use crate::train::run::Purpose;
 use stage_families::xtts::GptConfig;
 
@@ -265,7 +265,7 @@ impl GptBatch {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use stage_families::xtts::Config;
+    use stage_families::xtts::XttsConfig;
 
     use super::*;
 
@@ -282,7 +282,7 @@ mod tests {
             audio_tokens: 34,
             max_text_tokens: 8,
             max_audio_tokens: 20,
-            ..Config::published().gpt
+            ..XttsConfig::published().gpt
         }
     }
 

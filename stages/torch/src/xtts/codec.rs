@@ -11,13 +11,13 @@ use tch::{Device, Kind, Tensor};
 
 use super::dvae::Dvae;
 use super::mel::{HOP, LogMel, usable_stats};
-use crate::codec::{Codec, CodecFormat, Codes};
 use crate::error::TorchError;
-use crate::griffin_lim;
-use crate::mel::MelShape;
-use crate::mel_rvq::check_wave;
-use crate::threads::{one_thread, spread};
-use crate::weights::Weights;
+use crate::nn::weights::Weights;
+use crate::runtime::threads::{one_thread, spread};
+use crate::sound::codec::{Codec, CodecFormat, Codes};
+use crate::sound::griffin_lim;
+use crate::sound::mel::MelShape;
+use crate::sound::mel_rvq::check_wave;
 
 /// Silent samples after a clip while it is encoded. The receptive field of a code is about 7,400
 /// samples beyond its own: 27 frames, and half a window.
@@ -167,13 +167,13 @@ impl Codec for DvaeCodec {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use stage_families::xtts::Config;
+    use stage_families::xtts::XttsConfig;
 
     use super::*;
-    use crate::random::Random;
+    use crate::nn::random::Random;
 
     fn config() -> DvaeConfig {
-        let published = Config::published().dvae;
+        let published = XttsConfig::published().dvae;
         DvaeConfig { codes: 40, codebook_width: 6, hidden: 8, residual_blocks: 1, ..published }
     }
 

@@ -4,8 +4,8 @@
 use tch::{Kind, Tensor};
 
 use crate::error::TorchError;
-use crate::layers::LayerNorm;
-use crate::weights::Scope;
+use crate::nn::layers::LayerNorm;
+use crate::nn::weights::Scope;
 use stage_families::xtts::GptConfig;
 
 const GROUP_NORM_EPS: f64 = 1e-5;

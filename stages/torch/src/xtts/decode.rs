@@ -12,12 +12,12 @@ use super::batch::check_ids;
 use super::gpt::Gpt;
 use crate::autoregressive::sampler::SamplingOrder;
 use crate::autoregressive::{
-    self, AttentionMask, CacheShape, Decoder, Draws, KvCache, Line, Noise, PenaltyScope, RowMemory,
-    RowRequest, Staying, Stop, rows,
+    self, AttentionMask, CacheShape, Decoder, Draws, KvCache, Line, Noise, OpenRows, PenaltyScope,
+    RowMemory, RowRequest, Stop, rows,
 };
 use crate::error::TorchError;
-use crate::layers::Pass;
-use crate::parity::Parity;
+use crate::nn::layers::Pass;
+use crate::runtime::parity::Parity;
 
 /// The number of each prefix column in the original's search for repetition.
 const PREFIX_CODE: i64 = 1;
@@ -115,7 +115,7 @@ pub(super) struct GptCaches {
 }
 
 impl RowMemory for GptCaches {
-    fn keep(&mut self, rows: &Staying) {
+    fn keep(&mut self, rows: &OpenRows) {
         self.cache.keep(rows);
     }
 }

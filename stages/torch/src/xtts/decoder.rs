@@ -6,9 +6,9 @@ use stage_formats::weight_norm;
 use tch::{Device, Tensor};
 
 use crate::error::{InTch, TorchError};
-use crate::hifi_gan::{HifiGan, HifiGanConfig};
-use crate::weight_norm::fold;
-use crate::weights::Weights;
+use crate::nn::hifi_gan::{HifiGan, HifiGanConfig};
+use crate::nn::weight_norm::fold;
+use crate::nn::weights::Weights;
 
 const LEAKY_SLOPE: f64 = 0.1;
 /// The lowest allowed speed.

@@ -3,9 +3,9 @@
 use stage_families::xtts::DvaeConfig;
 use tch::{Device, Tensor};
 
-use crate::conv::{Conv, Shape};
 use crate::error::TorchError;
-use crate::weights::{Scope, Weights, is_finite};
+use crate::nn::conv::{Conv, Shape};
+use crate::nn::weights::{Scope, Weights, is_finite};
 
 /// The kernel size of the strided convolutions.
 const KERNEL: i64 = 3;

@@ -1,13 +1,13 @@
 //! Random initial weights.
 
 use stage_families::xtts::{
-    Config, DIRECTION, DVAE_PREFIX, LENGTH, MEL_STATS, SPEAKER_ENCODER_PREFIX,
+    DIRECTION, DVAE_PREFIX, LENGTH, MEL_STATS, SPEAKER_ENCODER_PREFIX, XttsConfig,
 };
 use tch::{Device, Kind, Tensor};
 
 use crate::error::TorchError;
-use crate::random::Random;
-use crate::weights::Weights;
+use crate::nn::random::Random;
+use crate::nn::weights::Weights;
 
 /// The deviation of embeddings, that of GPT-2.
 const EMBEDDING: f64 = 0.02;
@@ -16,7 +16,7 @@ const USUAL_MEL: f64 = 4.0;
 const FLOATS: (Kind, Device) = (Kind::Float, Device::Cpu);
 
 /// All tensors of a model by their full names. The same seed gives the same weights.
-pub fn weights(config: &Config, seed: u64) -> Result<Weights, TorchError> {
+pub fn weights(config: &XttsConfig, seed: u64) -> Result<Weights, TorchError> {
     let mut random = Random::new(seed);
     let mut weights = Weights::default();
     let (lengths, others): (Vec<_>, Vec<_>) =
@@ -41,7 +41,7 @@ pub fn weights(config: &Config, seed: u64) -> Result<Weights, TorchError> {
 }
 
 /// Tables that follow from the sizes.
-fn table(config: &Config, name: &str, shape: &[i64]) -> Option<Tensor> {
+fn table(config: &XttsConfig, name: &str, shape: &[i64]) -> Option<Tensor> {
     if name == MEL_STATS {
         return Some(Tensor::full(shape, USUAL_MEL, FLOATS));
     }
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn a_seed_gives_all_tensors_and_another_one_others() {
-        let config = Config::small(40);
+        let config = XttsConfig::small(40);
         let own = weights(&config, 1).unwrap();
         own.check(&config.tensors()).unwrap();
         let table = |seed| {

@@ -9,10 +9,10 @@ use super::gpt2::{Gpt2, Gpt2Dropout};
 use super::perceiver::Perceiver;
 use crate::autoregressive::AttentionMask;
 use crate::error::TorchError;
-use crate::layers::{Embedding, LayerNorm, Linear, Pass};
-use crate::lora;
-use crate::upload::{upload, upload_all};
-use crate::weights::{Weights, check_finite};
+use crate::nn::layers::{Embedding, LayerNorm, Linear, Pass};
+use crate::nn::lora;
+use crate::nn::weights::{Weights, check_finite};
+use crate::runtime::upload::{upload, upload_all};
 use stage_families::xtts::{GptConfig, is_duplicate};
 
 /// The dropout stream after the embeddings; those of the blocks begin at 0.

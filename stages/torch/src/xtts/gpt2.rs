@@ -4,9 +4,9 @@ use tch::{Kind, Tensor};
 
 use crate::autoregressive::{AttentionMask, Heads, KvCache, rows};
 use crate::error::TorchError;
-use crate::layers::{Conv1D, LayerNorm, Pass, dropout};
-use crate::random::scramble;
-use crate::weights::Scope;
+use crate::nn::layers::{Conv1D, LayerNorm, Pass, dropout};
+use crate::nn::random::scramble;
+use crate::nn::weights::Scope;
 use stage_families::xtts::GptConfig;
 
 #[derive(Debug)]

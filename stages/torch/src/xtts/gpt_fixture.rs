@@ -10,12 +10,12 @@ use super::trainee::{AUDIO, GptMemory, GptTrainee, TEXT};
 use crate::error::TorchError;
 use crate::fixture::parts::{self, Outputs, RecordedNoise, Steps, integers};
 use crate::fixture::setup::Setup;
-use crate::layers::Pass;
-use crate::lora::Adaptable;
-use crate::parity::Parity;
+use crate::nn::layers::Pass;
+use crate::nn::lora::Adaptable;
+use crate::nn::weights::Weights;
+use crate::runtime::parity::Parity;
 use crate::train::Trainee;
 use crate::train::run::Purpose;
-use crate::weights::Weights;
 use stage_families::xtts::GptConfig;
 
 /// `settings` of the fixture.

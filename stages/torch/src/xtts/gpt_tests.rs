@@ -8,14 +8,14 @@ use super::decode::{GptSampling, GptSentence};
 use super::gpt::Gpt;
 use super::trainee::{AUDIO, GptMemory, GptTrainee, TEXT};
 use crate::autoregressive::{SeededNoise, Stop};
-use crate::layers::Pass;
-use crate::lora::{self, Adaptable, LoraSettings};
-use crate::parity::Parity;
-use crate::random::Random;
+use crate::nn::layers::Pass;
+use crate::nn::lora::{self, Adaptable, LoraSettings};
+use crate::nn::random::Random;
+use crate::nn::weights::Weights;
+use crate::runtime::parity::Parity;
 use crate::train::run::Purpose;
 use crate::train::{Means, Phase, Totals, Trainee};
-use crate::weights::Weights;
-use stage_families::xtts::{Config, GptConfig};
+use stage_families::xtts::{GptConfig, XttsConfig};
 
 fn config(dropout: f64) -> GptConfig {
     GptConfig {
@@ -38,7 +38,7 @@ fn config(dropout: f64) -> GptConfig {
         conditioning_heads: 2,
         mels: 4,
         dropout,
-        ..Config::published().gpt
+        ..XttsConfig::published().gpt
     }
 }
 
@@ -151,7 +151,7 @@ fn micro_batches_add_up_to_the_mean_over_all_labels() {
 #[test]
 fn gradients_of_two_devices_are_those_of_one_added_in_another_order() {
     use crate::train::replicas::{self, MicroBatch};
-    crate::threads::one_thread();
+    crate::runtime::threads::one_thread();
     let [one, two, three] = clips();
     let parts = [&one, &two, &three, &one].map(|clip| batch(RowLayout::Packed, &[clip]));
     let mut totals = Totals::default();

@@ -5,8 +5,8 @@ use stage_families::xtts::MEL_STATS;
 use tch::{Device, Tensor};
 
 use crate::error::{InTch, TorchError};
-use crate::mel::{FLOOR, hann, htk_filters};
-use crate::weights::usable;
+use crate::nn::weights::usable;
+use crate::sound::mel::{FLOOR, hann, htk_filters};
 
 /// The highest frequency in the input of GPT and DVAE, in Hz.
 const HIGHEST: f64 = 8_000.0;

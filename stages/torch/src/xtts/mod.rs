@@ -25,10 +25,10 @@ mod trainee;
 pub mod tune;
 pub mod voice;
 
-pub use crate::parity::Parity;
+pub use crate::runtime::parity::Parity;
 pub use crate::train::run::Purpose;
 pub use batch::{GptBatch, GptClip, Packer, RowLayout};
 pub use decode::{GptSampling, GptSentence, SentenceCodes};
 pub use gpt::Gpt;
-pub use stage_families::xtts::{Config, GptConfig};
+pub use stage_families::xtts::{GptConfig, XttsConfig};
 pub use trainee::{AUDIO, GptMemory, GptTrainee, TEXT};

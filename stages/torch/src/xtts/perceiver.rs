@@ -5,8 +5,8 @@
 use tch::{Kind, Tensor};
 
 use crate::error::TorchError;
-use crate::layers::{Linear, Pass};
-use crate::weights::Scope;
+use crate::nn::layers::{Linear, Pass};
+use crate::nn::weights::Scope;
 use stage_families::xtts::GptConfig;
 
 #[derive(Debug)]

@@ -4,8 +4,8 @@
 
 use tch::{Kind, Tensor};
 
-use crate::convolution::Geometry;
 use crate::error::InTch;
+use crate::nn::convolution::Geometry;
 
 /// Zero crossings of the sinc on each side.
 const WIDTH: f64 = 6.0;

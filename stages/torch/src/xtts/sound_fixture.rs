@@ -10,12 +10,12 @@ use super::decoder::WaveformDecoder;
 use super::mel::LogMel;
 use super::resample::resample;
 use super::speaker_encoder::SpeakerEncoder;
-use crate::codec::Codec;
 use crate::error::TorchError;
 use crate::fixture::parts::{self, Outputs, input};
 use crate::fixture::setup::Setup;
-use crate::mel::to_vec;
-use crate::weights::Weights;
+use crate::nn::weights::Weights;
+use crate::sound::codec::Codec;
+use crate::sound::mel::to_vec;
 
 /// `settings` of the fixture.
 #[derive(Debug, Deserialize)]

@@ -6,10 +6,10 @@ use tch::{Device, Kind, Tensor};
 
 use super::mel::MelSpectrogram;
 use super::resample::resample;
-use crate::convolution::Geometry;
 use crate::error::TorchError;
-use crate::layers::{Linear, Pass};
-use crate::weights::{Scope, Weights};
+use crate::nn::convolution::Geometry;
+use crate::nn::layers::{Linear, Pass};
+use crate::nn::weights::{Scope, Weights};
 
 /// The reduction of squeeze and excitation.
 const REDUCTION: i64 = 8;

@@ -7,11 +7,11 @@ use tch::{Kind, Tensor};
 
 use super::batch::{GptBatch, LabelledTokens};
 use super::gpt::{Gpt, GptInputs};
-use crate::chain::{Chain, Link, send_back};
 use crate::dual_ar::loss::{cross_entropy, in_pieces, over_pieces};
 use crate::error::TorchError;
-use crate::layers::{Linear, Pass};
-use crate::lora::{Adaptable, is_adapter};
+use crate::nn::chain::{Chain, ChainBlock, send_back};
+use crate::nn::layers::{Linear, Pass};
+use crate::nn::lora::{Adaptable, is_adapter};
 use crate::train::{Losses, Means, Phase, Totals, Trainee};
 
 /// The loss of the text and the loss of the codes, both before their weights.
@@ -51,29 +51,29 @@ impl GptTrainee {
         GptTrainee { model, memory }
     }
 
-    fn chain<'a>(&self, links: Vec<Link<'a>>) -> Chain<'a> {
+    fn chain<'a>(&self, links: Vec<ChainBlock<'a>>) -> Chain<'a> {
         Chain::new(links, self.memory.recompute)
     }
 
     /// The chain from spectrograms to latents.
-    fn conditioning_links(&self, pass: Pass) -> Vec<Link<'_>> {
+    fn conditioning_links(&self, pass: Pass) -> Vec<ChainBlock<'_>> {
         let (encoder, perceiver) =
             (&self.model.conditioning_encoder, &self.model.conditioning_perceiver);
         let init = self.is_trained("gpt.conditioning_encoder.init.");
-        let mut links = vec![Link::new(init, |mel| encoder.init.forward(mel))];
+        let mut links = vec![ChainBlock::new(init, |mel| encoder.init.forward(mel))];
         links.extend(encoder.attn.iter().enumerate().map(|(at, block)| {
             let is_trained = self.is_trained(&format!("gpt.conditioning_encoder.attn.{at}."));
-            Link::new(is_trained, |x| block.forward(x))
+            ChainBlock::new(is_trained, |x| block.forward(x))
         }));
         let is_trained = self.is_trained("gpt.conditioning_perceiver.");
-        links.push(Link::new(is_trained, move |x| perceiver.forward(x, pass)));
+        links.push(ChainBlock::new(is_trained, move |x| perceiver.forward(x, pass)));
         links
     }
 
-    fn block_links<'a>(&'a self, at: &'a GptInputs, pass: Pass) -> Vec<Link<'a>> {
+    fn block_links<'a>(&'a self, at: &'a GptInputs, pass: Pass) -> Vec<ChainBlock<'a>> {
         let link = |(layer, block): (usize, &'a super::gpt2::Gpt2Block)| {
             let is_trained = self.is_trained(&format!("gpt.gpt.h.{layer}."));
-            Link::new(is_trained, move |x| block.forward(x, &at.mask, pass))
+            ChainBlock::new(is_trained, move |x| block.forward(x, &at.mask, pass))
         };
         self.model.gpt.h.iter().enumerate().map(link).collect()
     }

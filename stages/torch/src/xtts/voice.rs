@@ -3,7 +3,7 @@
 
 use stage_core::{Context, Fields, NewValue, StageError};
 use stage_families::artifact;
-use stage_families::xtts::{Config, SPEAKER_ENCODER_PREFIX};
+use stage_families::xtts::{SPEAKER_ENCODER_PREFIX, XttsConfig};
 use tch::{Device, Kind, Tensor};
 
 use super::artifact::XttsModel;
@@ -11,11 +11,11 @@ use super::conditioning_encoder::ConditioningEncoder;
 use super::mel::LogMel;
 use super::perceiver::Perceiver;
 use super::speaker_encoder::SpeakerEncoder;
-use crate::arrived::{Arrived, Family};
+use crate::arrived::{Family, PortModel};
 use crate::error::TorchError;
-use crate::layers::Pass;
+use crate::nn::layers::Pass;
+use crate::nn::weights::{check_finite, is_finite, usable};
 use crate::stored;
-use crate::weights::{check_finite, is_finite, usable};
 
 /// The names of the tensors, those of `speakers_xtts.pth`.
 pub const LATENTS: &str = "gpt_cond_latent";
@@ -39,7 +39,7 @@ pub struct VoiceLatents {
 
 /// The used lengths of references, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Listening {
+pub struct ReferenceLengths {
     pub conditioning: f64,
     pub chunk: f64,
     pub reference: f64,
@@ -59,11 +59,11 @@ impl VoiceLatents {
     pub fn read(
         port: &str,
         fields: Option<&Fields>,
-        config: &Config,
+        config: &XttsConfig,
         device: Device,
         context: &mut dyn Context,
     ) -> Result<VoiceLatents, StageError> {
-        let arrived = Arrived::on(port, fields, &FAMILY)?;
+        let arrived = PortModel::on(port, fields, &FAMILY)?;
         let mut tensor = |name: &str, shape: [i64; 3]| {
             let blob = arrived.blob(&artifact::tensor_field(name))?;
             let tensor = stored::recall(blob, context)?;
@@ -128,7 +128,7 @@ impl VoiceEncoder {
     pub fn voice(
         &self,
         references: &[Vec<f32>],
-        listening: &Listening,
+        listening: &ReferenceLengths,
         device: Device,
     ) -> Result<VoiceLatents, TorchError> {
         let _guard = tch::no_grad_guard();

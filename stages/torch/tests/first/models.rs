@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use stage_torch::dac::{Config, Layout, Quantizer, Transformer};
+use stage_torch::dac::{DacConfig, DacLayout, Quantizer, Transformer};
 use stage_torch::random::Random;
 use tch::Tensor;
 use throstle_tests::{Project, RanProgram, copy_folder};
@@ -100,7 +100,7 @@ fn made() -> &'static Path {
 }
 
 /// At the rate of the published codec and with the same number of samples per frame.
-fn codec() -> Config {
+fn codec() -> DacConfig {
     let module = Transformer {
         n_layer: 1,
         n_head: 1,
@@ -109,7 +109,7 @@ fn codec() -> Config {
         intermediate_size: 12,
         ..Transformer::default()
     };
-    Config {
+    DacConfig {
         encoder_dim: 2,
         encoder_transformer_layers: vec![0; 4],
         latent_dim: 8,
@@ -123,14 +123,14 @@ fn codec() -> Config {
             post_module: module,
             ..Quantizer::default()
         },
-        ..Config::default()
+        ..DacConfig::default()
     }
 }
 
 fn write_codec(project: &Project) {
     let config = codec();
     let mut random = Random::new(1);
-    let tensors: Vec<(String, Tensor)> = Layout::of(&config)
+    let tensors: Vec<(String, Tensor)> = DacLayout::of(&config)
         .0
         .into_iter()
         .map(|(name, shape)| {

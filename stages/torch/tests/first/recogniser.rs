@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::f64::consts::TAU;
 
 use serde_json::{Value, json};
-use stage_families::wav2vec2::{Config, Preprocessor};
+use stage_families::wav2vec2::{Preprocessor, Wav2Vec2Config};
 use stage_torch::wav2vec2::Wav2Vec2;
 use tch::nn::{self, OptimizerConfig};
 use tch::{Device, Kind, Reduction, Tensor};
@@ -23,14 +23,14 @@ const STEPS: usize = 240;
 /// Sound of one sentence, and its symbols.
 type Sentence = (Vec<f32>, Vec<i64>);
 
-fn config() -> Config {
+fn config() -> Wav2Vec2Config {
     let config = json!({
         "model_type": "wav2vec2", "vocab_size": 2 + LETTERS.len(), "hidden_size": 64,
         "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 128,
         "feat_extract_norm": "layer", "conv_dim": [128], "conv_kernel": [400], "conv_stride": [320],
         "num_conv_pos_embeddings": 3, "num_conv_pos_embedding_groups": 1,
     });
-    Config::parse(config.to_string().as_bytes()).unwrap()
+    Wav2Vec2Config::parse(config.to_string().as_bytes()).unwrap()
 }
 
 fn preprocessor() -> Preprocessor {
@@ -39,7 +39,7 @@ fn preprocessor() -> Preprocessor {
 }
 
 /// Random weights, by the seed. The first convolution has tones of random pitch.
-fn random(config: &Config) -> BTreeMap<String, Tensor> {
+fn random(config: &Wav2Vec2Config) -> BTreeMap<String, Tensor> {
     tch::manual_seed(1);
     let float = (Kind::Float, Device::Cpu);
     let weight = |(name, shape): (String, Vec<i64>)| {
@@ -88,7 +88,7 @@ fn sentences() -> Vec<Sentence> {
 }
 
 /// The weights after the training, and the mean loss of a symbol in its last steps.
-fn trained(config: &Config) -> (BTreeMap<String, Tensor>, f64) {
+fn trained(config: &Wav2Vec2Config) -> (BTreeMap<String, Tensor>, f64) {
     let store = nn::VarStore::new(Device::Cpu);
     let root = store.root();
     // A name of the store has no dots.
@@ -134,7 +134,7 @@ fn trained(config: &Config) -> (BTreeMap<String, Tensor>, f64) {
 }
 
 /// Puts a model in the place of the recogniser of the recipe.
-fn replace(project: &Project, config: &Config, weights: &BTreeMap<String, Tensor>) {
+fn replace(project: &Project, config: &Wav2Vec2Config, weights: &BTreeMap<String, Tensor>) {
     let folder = "book/models/recogniser";
     let named: Vec<(&String, &Tensor)> = weights.iter().collect();
     Tensor::write_safetensors(&named, project.file(&format!("{folder}/model.safetensors")))

@@ -10,8 +10,8 @@ use crate::summary::tests::counts;
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// A run in its fifth minute: one item stage, one training.
-fn state(begun: Instant) -> State {
-    let mut state = State::new(begun);
+fn state(begun: Instant) -> LiveState {
+    let mut state = LiveState::new(begun);
     let seconds = Figure::exact(2100.0);
     let voice = StageEstimate { seconds: Some(seconds), ..StageEstimate::unknown(4_000) };
     let stages = ["clips", "voi\u{7}ce", "model", "spoken"].map(str::to_owned).to_vec();
@@ -85,14 +85,14 @@ fn state(begun: Instant) -> State {
 
 fn shown(size: Size) -> String {
     let begun = Instant::now();
-    let gpu = Reading {
+    let gpu = GpuReading {
         name: "cuda:0".into(),
         model: "NVIDIA H100 80GB HBM3".into(),
         busy: Some(0.97),
         used_bytes: 31_200_000_000,
         total_bytes: 85_000_000_000,
     };
-    let processor = Reading {
+    let processor = GpuReading {
         name: "processor".into(),
         model: String::new(),
         busy: None,
@@ -171,7 +171,7 @@ fn in_a_low_terminal_stages_come_before_devices() {
 fn a_terminal_of_one_column_is_no_reason_to_fail() {
     for size in [(1, 1), (2, 3), (9, 2), (20, 50)] {
         let begun = Instant::now();
-        let lines = lines(&state(begun), &[Reading::default()], begun + MINUTE, size);
+        let lines = lines(&state(begun), &[GpuReading::default()], begun + MINUTE, size);
         lines.iter().for_each(|line| {
             assert!(width(&line.render(size.0 - 1, Paint::default())) < size.0);
         });

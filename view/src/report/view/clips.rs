@@ -4,11 +4,11 @@ use engine::units;
 use maud::{Markup, html};
 
 use super::list::List;
-use super::table::{Cell, Table};
+use super::table::{Cell, HtmlTable};
 use super::{Section, bar, chart, number, text};
 use crate::report::audio::PageAudio;
 use crate::report::chart::histogram;
-use crate::report::clips::{Corpus, Measure};
+use crate::report::clips::{ClipMeasure, Corpus};
 
 /// The number of speakers that are named.
 const SPEAKERS: usize = 100;
@@ -34,7 +34,7 @@ fn of(corpus: &Corpus, named: bool, list: &List, page_audio: &mut PageAudio) -> 
                     "whatever its sample rate."
             }
         }
-        div.charts { @for measure in Measure::ALL { (spread(corpus, measure)) } }
+        div.charts { @for measure in ClipMeasure::ALL { (spread(corpus, measure)) } }
         (table(corpus))
         (speakers(corpus))
         (list.render(page_audio))
@@ -43,7 +43,7 @@ fn of(corpus: &Corpus, named: bool, list: &List, page_audio: &mut PageAudio) -> 
 
 fn lead(corpus: &Corpus) -> Markup {
     let mut lead = units::counted(corpus.clips.len() as u64, "clip");
-    let seconds = corpus.spread(Measure::Seconds);
+    let seconds = corpus.spread(ClipMeasure::Seconds);
     if let Some(seconds) = seconds {
         lead.push_str(&format!(", {}", units::seconds(seconds.total)));
     }
@@ -60,7 +60,7 @@ fn lead(corpus: &Corpus) -> Markup {
     }
 }
 
-fn spread(corpus: &Corpus, measure: Measure) -> Markup {
+fn spread(corpus: &Corpus, measure: ClipMeasure) -> Markup {
     let Some(spread) = corpus.spread(measure) else { return html! {} };
     let (least, median, most) = (number(spread.least), number(spread.median), number(spread.most));
     let unit = measure.unit();
@@ -76,11 +76,11 @@ fn spread(corpus: &Corpus, measure: Measure) -> Markup {
 fn table(corpus: &Corpus) -> Markup {
     let headings =
         ["Measure", ">Clips", ">Least", ">10 %", ">Median", ">90 %", ">Most", ">Total", "-Unit"];
-    let mut table = Table::new("Distributions", &headings);
-    for measure in Measure::ALL {
+    let mut table = HtmlTable::new("Distributions", &headings);
+    for measure in ClipMeasure::ALL {
         let Some(spread) = corpus.spread(measure) else { continue };
         let figure = |value: f64| Cell::number(number(value), value);
-        let adds_up = matches!(measure, Measure::Seconds | Measure::Characters);
+        let adds_up = matches!(measure, ClipMeasure::Seconds | ClipMeasure::Characters);
         table.row([
             Cell::text(measure.name()),
             Cell::number(units::count(spread.clips as u64), spread.clips as f64),
@@ -108,7 +108,7 @@ fn speakers(corpus: &Corpus) -> Markup {
         true => seconds / most,
         false => clips as f64 / most_clips,
     };
-    let mut table = Table::new("Speakers", &["Speaker", ">Clips", ">Time", "-"]);
+    let mut table = HtmlTable::new("Speakers", &["Speaker", ">Clips", ">Time", "-"]);
     for (name, clips, seconds) in all.iter().take(SPEAKERS) {
         table.row([
             Cell::text(text(name)),

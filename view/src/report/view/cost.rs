@@ -3,7 +3,7 @@
 use engine::units;
 use maud::{Markup, html};
 
-use super::table::{Cell, Table};
+use super::table::{Cell, HtmlTable};
 use super::{Section, bar, money, text};
 use crate::report::cost::Cost;
 
@@ -41,7 +41,7 @@ fn table(cost: &Cost) -> Markup {
     if cost.price_per_hour.is_some() {
         headings.insert(3, ">Price");
     }
-    let mut table = Table::new("Work time of stages, including parallel work", &headings);
+    let mut table = HtmlTable::new("Work time of stages, including parallel work", &headings);
     for stage in &cost.stages {
         let time = |seconds: f64| Cell::number(units::seconds(seconds), seconds);
         let share = if most > 0.0 { stage.made / most } else { 0.0 };

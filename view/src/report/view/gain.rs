@@ -2,17 +2,17 @@
 
 use maud::{Markup, html};
 
-use super::table::{Cell, Table};
+use super::table::{Cell, HtmlTable};
 use super::{Section, number, text};
-use crate::report::gain::{Comparison, Figure, Model};
+use crate::report::gain::{GainFigure, GainModel, GainTable};
 
-pub fn section(comparisons: &[Comparison]) -> Option<Section> {
+pub fn section(comparisons: &[GainTable]) -> Option<Section> {
     let body = html! { @for comparison in comparisons { (of(comparison)) } };
     (!comparisons.is_empty()).then_some(Section { id: "gain", title: "Gain", body })
 }
 
-fn of(comparison: &Comparison) -> Markup {
-    let Comparison { stage, base, sentences, confidence, .. } = comparison;
+fn of(comparison: &GainTable) -> Markup {
+    let GainTable { stage, base, sentences, confidence, .. } = comparison;
     let caption = format!(
         "{stage}: models compared with {base} on {sentences} sentences, {} % intervals",
         number(confidence * 100.0)
@@ -24,7 +24,7 @@ fn of(comparison: &Comparison) -> Markup {
     let is_rated = comparison.models.iter().any(|model| model.rank.is_some());
     headings.extend(is_rated.then_some(">Listener rank"));
     headings.extend(comparison.chosen.as_ref().map(|_| "Result"));
-    let mut table = Table::new(text(&caption), &headings);
+    let mut table = HtmlTable::new(text(&caption), &headings);
     for model in &comparison.models {
         let figures = model.figures.iter().map(|figure| match figure {
             Some(figure) => Cell::number(shown(figure, model.name == *base), figure.value),
@@ -42,7 +42,7 @@ fn of(comparison: &Comparison) -> Markup {
     }
 }
 
-fn shown(figure: &Figure, is_base: bool) -> Markup {
+fn shown(figure: &GainFigure, is_base: bool) -> Markup {
     let signed = |value: f64| match value > 0.0 {
         true => format!("+{}", number(value)),
         false => number(value),
@@ -59,7 +59,7 @@ fn shown(figure: &Figure, is_base: bool) -> Markup {
     }
 }
 
-fn result(model: &Model, chosen: &str, base: &str) -> Cell {
+fn result(model: &GainModel, chosen: &str, base: &str) -> Cell {
     match &model.out {
         _ if model.name == chosen => Cell::text(html! { strong { "chosen" } }),
         Some(reason) => Cell::prose(text(reason)),
@@ -76,15 +76,15 @@ mod tests {
     #[test]
     fn a_model_stands_beside_the_base_with_its_difference_and_the_reason() {
         let figure = |value: f64, difference: f64, low: f64, high: f64| {
-            Some(Figure { value, base: 0.3, difference, low, high })
+            Some(GainFigure { value, base: 0.3, difference, low, high })
         };
-        let model = |name: &str, figure, out: Option<&str>| Model {
+        let model = |name: &str, figure, out: Option<&str>| GainModel {
             name: name.to_owned(),
             figures: vec![figure],
             out: out.map(str::to_owned),
             rank: (name == "step-4").then_some(1),
         };
-        let comparison = Comparison {
+        let comparison = GainTable {
             stage: "chosen".into(),
             base: "base".into(),
             sentences: 50,

@@ -11,7 +11,7 @@ use super::table::{FIRST, heading};
 use super::text;
 use crate::escape::fit;
 use crate::report::audio::PageAudio;
-use crate::report::clips::{Clip, Corpus, Measure};
+use crate::report::clips::{Clip, ClipMeasure, Corpus};
 
 /// Clips at each end of a measure that stand out.
 const ODD: usize = 3;
@@ -27,7 +27,7 @@ const TEXT: usize = 600;
 /// A list with its data made ready.
 pub struct List<'a> {
     corpus: &'a Corpus,
-    columns: Vec<Column>,
+    columns: Vec<ListColumn>,
     /// The clips with rows in the page, by their positions, with what they stand out by.
     first: Vec<(usize, Vec<&'static str>)>,
     listed: usize,
@@ -35,20 +35,20 @@ pub struct List<'a> {
 }
 
 #[derive(Clone, Copy)]
-struct Column {
-    measure: Measure,
+struct ListColumn {
+    measure: ClipMeasure,
     heading: &'static str,
     digits: usize,
 }
 
-const COLUMNS: [Column; 4] = [
-    Column { measure: Measure::Seconds, heading: "Seconds", digits: 2 },
-    Column { measure: Measure::Pace, heading: "Letters/s", digits: 1 },
-    Column { measure: Measure::Snr, heading: "SNR dB", digits: 1 },
-    Column { measure: Measure::Loudness, heading: "dBFS", digits: 1 },
+const COLUMNS: [ListColumn; 4] = [
+    ListColumn { measure: ClipMeasure::Seconds, heading: "Seconds", digits: 2 },
+    ListColumn { measure: ClipMeasure::Pace, heading: "Letters/s", digits: 1 },
+    ListColumn { measure: ClipMeasure::Snr, heading: "SNR dB", digits: 1 },
+    ListColumn { measure: ClipMeasure::Loudness, heading: "dBFS", digits: 1 },
 ];
 
-impl Column {
+impl ListColumn {
     fn shown(&self, value: f64) -> String {
         format!("{value:.*}", self.digits)
     }
@@ -56,10 +56,10 @@ impl Column {
 
 impl List<'_> {
     pub fn of(corpus: &Corpus) -> List<'_> {
-        let is_known = |column: &Column| {
+        let is_known = |column: &ListColumn| {
             corpus.clips.iter().any(|clip| clip.measure(column.measure).is_some())
         };
-        let columns: Vec<Column> = COLUMNS.into_iter().filter(is_known).collect();
+        let columns: Vec<ListColumn> = COLUMNS.into_iter().filter(is_known).collect();
         let mut first = corpus.odd(ODD);
         let others = (0..corpus.clips.len().min(HEARD)).filter(|at| !is_in(&first, *at));
         let others: Vec<usize> = others.take(HEARD.saturating_sub(first.len())).collect();
@@ -150,7 +150,7 @@ fn shortened(clip: &Clip) -> String {
 /// for each clip with its id, text, speaker and figures, those in `first` before the others.
 fn data(
     corpus: &Corpus,
-    columns: &[Column],
+    columns: &[ListColumn],
     first: &[(usize, Vec<&'static str>)],
 ) -> (String, usize) {
     let speakers = has_speakers(corpus);
@@ -180,7 +180,7 @@ fn data(
     (data, listed)
 }
 
-fn row_data(clip: &Clip, at: usize, columns: &[Column], speakers: bool) -> Value {
+fn row_data(clip: &Clip, at: usize, columns: &[ListColumn], speakers: bool) -> Value {
     let mut row = vec![json!(at), json!(text(&clip.id)), json!(shortened(clip))];
     if speakers {
         row.push(json!(text(clip.speaker.as_deref().unwrap_or(""))));

@@ -5,10 +5,10 @@ use engine::units;
 use maud::{Markup, html};
 
 use super::{money, number, text};
-use crate::report::clips::Measure;
-use crate::report::{Found, overlay};
+use crate::report::clips::ClipMeasure;
+use crate::report::{PageContents, overlay};
 
-pub fn head(found: &Found) -> Markup {
+pub fn head(found: &PageContents) -> Markup {
     let run = &found.seen.run;
     let (class, ended) = match run.status {
         Status::Done => ("reused", "done"),
@@ -34,7 +34,7 @@ pub fn head(found: &Found) -> Markup {
 
 type Shown = (&'static str, String, String);
 
-fn figures(found: &Found) -> Vec<Shown> {
+fn figures(found: &PageContents) -> Vec<Shown> {
     let mut figures: Vec<Shown> = Vec::new();
     let stages = &found.seen.run.stages;
     let sum =
@@ -43,7 +43,7 @@ fn figures(found: &Found) -> Vec<Shown> {
     figures.push(("Executed", units::count(executed), format!("{} reused", units::count(reused))));
     let clips: usize = found.corpora.iter().map(|corpus| corpus.clips.len()).sum();
     if clips > 0 {
-        let seconds = found.corpora.iter().filter_map(|corpus| corpus.spread(Measure::Seconds));
+        let seconds = found.corpora.iter().filter_map(|corpus| corpus.spread(ClipMeasure::Seconds));
         let seconds: f64 = seconds.map(|spread| spread.total).sum();
         let unit = if seconds > 0.0 { units::seconds(seconds) } else { String::new() };
         figures.push(("Clips", units::count(clips as u64), unit));

@@ -6,24 +6,24 @@ use engine::units;
 use maud::{Markup, html};
 
 use super::text;
-use crate::report::audio::{Heard, PageAudio, Recording};
+use crate::report::audio::{AudioLookup, EmbeddedAudio, PageAudio};
 
 const STEP: f32 = 2.0;
 const HEIGHT: f32 = 24.0;
 
 /// The button for a recording; `name` describes it for screen readers.
-pub fn player(heard: &Heard, name: &str) -> Markup {
+pub fn player(heard: &AudioLookup, name: &str) -> Markup {
     match heard {
-        Heard::Here(recording) => button(recording, name),
-        Heard::NoRoom => {
+        AudioLookup::Here(recording) => button(recording, name),
+        AudioLookup::NoRoom => {
             html! { span.unheard title=
             "left out: the page has its largest size" { "not on this page" } }
         }
-        Heard::Not(why) => html! { span.unheard title=(text(why)) { "cannot be played" } },
+        AudioLookup::Not(why) => html! { span.unheard title=(text(why)) { "cannot be played" } },
     }
 }
 
-fn button(recording: &Recording, name: &str) -> Markup {
+fn button(recording: &EmbeddedAudio, name: &str) -> Markup {
     let length = units::seconds(recording.seconds);
     let width = recording.peaks.len() as f32 * STEP;
     let wave = wave(&recording.peaks);
@@ -54,7 +54,7 @@ fn wave(peaks: &[f32]) -> String {
     path
 }
 
-fn sound(recording: &Recording) -> String {
+fn sound(recording: &EmbeddedAudio) -> String {
     format!("sound-{}", recording.number)
 }
 

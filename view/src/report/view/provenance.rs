@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::table::{Cell, Table};
+use super::table::{Cell, HtmlTable};
 use super::{Section, text};
 use crate::report::provenance::{Provenance, StageOrigin};
 
@@ -16,7 +16,7 @@ pub fn section(provenance: &Provenance) -> Section {
 }
 
 fn licenses(provenance: &Provenance) -> Markup {
-    let mut table = Table::new(
+    let mut table = HtmlTable::new(
         "Licences, and stages with outputs derived from works under them",
         &["Licence", "Stages"],
     );
@@ -32,7 +32,7 @@ fn licenses(provenance: &Provenance) -> Markup {
 }
 
 fn assets(provenance: &Provenance) -> Markup {
-    let mut table = Table::new("Assets", &["Asset", "Path", "Licence", "Read by"]);
+    let mut table = HtmlTable::new("Assets", &["Asset", "Path", "Licence", "Read by"]);
     for asset in &provenance.assets {
         let license = match &asset.license {
             Some(license) => html! { (text(license)) },
@@ -54,7 +54,7 @@ fn assets(provenance: &Provenance) -> Markup {
 
 fn stages(provenance: &Provenance) -> Markup {
     let headings = ["Stage", "Kind", "Key", "Content", "Licences", "-Parameters"];
-    let mut table = Table::new("Inputs of each result", &headings);
+    let mut table = HtmlTable::new("Inputs of each result", &headings);
     for origin in &provenance.stages {
         let short = |digest: Option<&cache::Digest>| digest.map_or_else(String::new, |d| d.short());
         let licenses: Vec<&str> = origin.licenses.iter().map(String::as_str).collect();

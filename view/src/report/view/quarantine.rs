@@ -6,16 +6,16 @@ use engine::units;
 use maud::html;
 
 use super::player::player;
-use super::table::{Cell, Table};
+use super::table::{Cell, HtmlTable};
 use super::{Section, text};
 use crate::report::audio::PageAudio;
-use crate::report::quarantine::{Aside, codes};
+use crate::report::quarantine::{QuarantinedItem, codes};
 
 /// The number of items that are listed; the others are counted by their reasons.
 const LISTED: usize = 200;
 
 /// The fate of the other items.
-fn lead(all: &[Aside]) -> String {
+fn lead(all: &[QuarantinedItem]) -> String {
     let fatal = all.iter().filter(|aside| aside.is_fatal).map(|aside| aside.stage);
     let fatal: BTreeSet<&str> = fatal.collect();
     match fatal.is_empty() {
@@ -28,11 +28,11 @@ fn lead(all: &[Aside]) -> String {
     }
 }
 
-pub fn section(all: &[Aside], page_audio: &mut PageAudio) -> Option<Section> {
+pub fn section(all: &[QuarantinedItem], page_audio: &mut PageAudio) -> Option<Section> {
     if all.is_empty() {
         return None;
     }
-    let mut reasons = Table::new("Counts by reason", &["Reason", ">Items"]);
+    let mut reasons = HtmlTable::new("Counts by reason", &["Reason", ">Items"]);
     for (code, count) in codes(all) {
         reasons.row([
             Cell::text(html! { code { (text(code)) } }),
@@ -40,7 +40,7 @@ pub fn section(all: &[Aside], page_audio: &mut PageAudio) -> Option<Section> {
         ]);
     }
     let headings = ["Stage", "Item", "Reason", "Text", "-Listen"];
-    let mut items = Table::new("Quarantined items", &headings);
+    let mut items = HtmlTable::new("Quarantined items", &headings);
     for aside in all.iter().take(LISTED) {
         let heard = aside.hear(page_audio);
         items.row([

@@ -3,7 +3,7 @@
 use engine::units;
 use maud::{Markup, html};
 
-use super::table::{Cell, Table};
+use super::table::{Cell, HtmlTable};
 use super::{Section, number, text};
 use crate::report::rated::{Rater, Test, Voice};
 
@@ -16,11 +16,11 @@ fn of(test: &Test) -> Markup {
     let (confidence, votes) = (number(test.confidence * 100.0), units::counted(test.votes, "vote"));
     let caption = format!("{}: {votes}, {confidence} % intervals", test.stage);
     let mut voices =
-        Table::new(text(&caption), &["Voice", ">Rank", ">Strength", ">Wins", ">Votes"]);
+        HtmlTable::new(text(&caption), &["Voice", ">Rank", ">Strength", ">Wins", ">Votes"]);
     test.voices.iter().for_each(|voice| voices.row(cells(voice)));
     let headings =
         ["Rater", ">Votes", ">Chose left", ">Consistent repeats", ">Traps passed", "Result"];
-    let mut raters = Table::new(text(&format!("{}: raters", test.stage)), &headings);
+    let mut raters = HtmlTable::new(text(&format!("{}: raters", test.stage)), &headings);
     test.raters.iter().for_each(|rater| raters.row(checks(rater)));
     html! {
         p { strong { (text(&test.summary)) } }

@@ -6,11 +6,11 @@ use engine::units;
 use maud::{Markup, html};
 
 use super::player::player;
-use super::table::{Cell, Table};
+use super::table::{Cell, HtmlTable};
 use super::{Section, text};
 use crate::report::audio::PageAudio;
-use crate::report::quarantine::Aside;
-use crate::report::recordings::{Fate, Lost, Recording, Run, Timelines};
+use crate::report::quarantine::QuarantinedItem;
+use crate::report::recordings::{Fate, LostSegment, RecordingSummary, Run, Timelines};
 
 /// The most rows of a timeline, and the lengths that a row may have, in seconds.
 const ROWS: f64 = 24.0;
@@ -28,8 +28,12 @@ const FATES: [(Fate, &str, &str); 4] = [
     (Fate::Uncut, "uncut", "no segment"),
 ];
 
-pub fn section(all: &[Timelines], aside: &[Aside], page_audio: &mut PageAudio) -> Option<Section> {
-    let recordings: Vec<&Recording> = all.iter().flat_map(|one| &one.recordings).collect();
+pub fn section(
+    all: &[Timelines],
+    aside: &[QuarantinedItem],
+    page_audio: &mut PageAudio,
+) -> Option<Section> {
+    let recordings: Vec<&RecordingSummary> = all.iter().flat_map(|one| &one.recordings).collect();
     if all.is_empty() {
         return None;
     }
@@ -51,7 +55,7 @@ pub fn section(all: &[Timelines], aside: &[Aside], page_audio: &mut PageAudio) -
     Some(Section { id: "recordings", title: "Recordings", body })
 }
 
-fn overview(recordings: &[&Recording]) -> Markup {
+fn overview(recordings: &[&RecordingSummary]) -> Markup {
     let headings = [
         "Recording",
         ">Length",
@@ -61,7 +65,7 @@ fn overview(recordings: &[&Recording]) -> Markup {
         ">No segment",
         ">Words not heard",
     ];
-    let mut table = Table::new("Long recordings", &headings);
+    let mut table = HtmlTable::new("Long recordings", &headings);
     let time = |seconds: f64| match seconds > 0.0 {
         true => Cell::number(units::seconds(seconds), seconds),
         false => Cell::empty(),
@@ -90,7 +94,7 @@ fn overview(recordings: &[&Recording]) -> Markup {
 
 /// Recordings that have no segment at all.
 fn whole(all: &[Timelines]) -> Markup {
-    let mut table = Table::new("Quarantined recordings", &["Recording", "Stage", "Reason"]);
+    let mut table = HtmlTable::new("Quarantined recordings", &["Recording", "Stage", "Reason"]);
     for whole in all.iter().flat_map(|one| &one.whole).take(LISTED) {
         table.row([
             Cell::prose(text(&whole.id)),
@@ -106,8 +110,8 @@ fn whole(all: &[Timelines]) -> Markup {
 }
 
 fn of(
-    recording: &Recording,
-    aside: &[Aside],
+    recording: &RecordingSummary,
+    aside: &[QuarantinedItem],
     page_audio: &mut PageAudio,
     room: &mut usize,
 ) -> Markup {
@@ -158,7 +162,7 @@ fn drawn(runs: &[Run]) -> Markup {
 }
 
 /// The timeline for readers who cannot see it.
-fn in_words(recording: &Recording) -> String {
+fn in_words(recording: &RecordingSummary) -> String {
     let mut words = format!(
         "Timeline of {}: {} of {} kept",
         text(&recording.name),
@@ -172,13 +176,13 @@ fn in_words(recording: &Recording) -> String {
 }
 
 fn rejected(
-    listed: &[Lost],
-    recording: &Recording,
-    aside: &[Aside],
+    listed: &[LostSegment],
+    recording: &RecordingSummary,
+    aside: &[QuarantinedItem],
     page_audio: &mut PageAudio,
 ) -> Markup {
     let caption = format!("Quarantined segments of {}", text(&recording.name));
-    let mut table = Table::new(caption, &[">Start", ">Length", "Stage", "Reason", "-Listen"]);
+    let mut table = HtmlTable::new(caption, &[">Start", ">Length", "Stage", "Reason", "-Listen"]);
     for lost in listed {
         let found = aside.iter().find(|aside| aside.stage == lost.stage && aside.item == lost.id);
         let heard = found.and_then(|found| found.hear(page_audio));
@@ -195,9 +199,9 @@ fn rejected(
     table.render()
 }
 
-fn unheard(recording: &Recording) -> Markup {
+fn unheard(recording: &RecordingSummary) -> Markup {
     let caption = format!("Text of {} that was not heard", text(&recording.name));
-    let mut table = Table::new(caption, &[">Words", "Beginning"]);
+    let mut table = HtmlTable::new(caption, &[">Words", "Beginning"]);
     for part in &recording.unheard {
         table.row([
             Cell::number(units::count(part.words), part.words as f64),
@@ -241,11 +245,11 @@ mod tests {
             let start = f64::from(at) * 10.0;
             (start, start + 10.0, if at % 2 == 0 { Fate::Kept } else { Fate::Rejected })
         });
-        let recording = Recording {
+        let recording = RecordingSummary {
             name: "<b>".to_owned(),
             seconds: 86_400.0,
             spans: spans.collect(),
-            ..Recording::default()
+            ..RecordingSummary::default()
         };
         let rows: Vec<Markup> =
             recording.rows(3_600.0, CELLS).iter().map(|row| drawn(row)).collect();

@@ -4,9 +4,9 @@ use engine::event::Status;
 use engine::units;
 use maud::html;
 
-use super::table::{Cell, Table};
+use super::table::{Cell, HtmlTable};
 use super::{Section, number, text};
-use crate::report::compared::Compared;
+use crate::report::compared::ComparedColumns;
 use crate::report::runs::Runs;
 
 /// Columns of parameters, and columns of figures.
@@ -20,7 +20,7 @@ pub fn section(runs: &Runs) -> Option<Section> {
         [">Run", "Started", "Ended", ">Time", ">Executed"].map(str::to_owned).to_vec();
     headings.extend(headings_of(&runs.compared));
     let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
-    let mut table = Table::new("Runs and their differences", &headings);
+    let mut table = HtmlTable::new("Runs and their differences", &headings);
     for (at, run) in runs.runs.iter().enumerate() {
         let (class, ended) = match run.status {
             Status::Done => ("reused", "done"),
@@ -46,7 +46,7 @@ pub fn section(runs: &Runs) -> Option<Section> {
 }
 
 /// The headings of what differs.
-pub fn headings_of(compared: &Compared) -> Vec<String> {
+pub fn headings_of(compared: &ComparedColumns) -> Vec<String> {
     let parameters = compared.parameters.iter().take(COLUMNS);
     let parameters = parameters.map(|(name, _)| text(name).into_owned());
     let figures = compared.figures.iter().take(COLUMNS);
@@ -54,7 +54,7 @@ pub fn headings_of(compared: &Compared) -> Vec<String> {
 }
 
 /// The cells of a row under these headings.
-pub fn cells_of(compared: &Compared, row: usize) -> Vec<Cell> {
+pub fn cells_of(compared: &ComparedColumns, row: usize) -> Vec<Cell> {
     let parameters = compared.parameters.iter().take(COLUMNS);
     let parameters = parameters.map(|(_, cells)| match &cells[row] {
         // By value where it is one.
@@ -71,14 +71,14 @@ pub fn cells_of(compared: &Compared, row: usize) -> Vec<Cell> {
 
 /// The columns that have no room beside each other, on demand, as rows; `names` are those of the rows
 /// of the table.
-pub fn rest(compared: &Compared, names: &[String]) -> maud::Markup {
+pub fn rest(compared: &ComparedColumns, names: &[String]) -> maud::Markup {
     let parameters = compared.parameters.iter().skip(COLUMNS);
     let figures = compared.figures.iter().skip(COLUMNS);
     let count = parameters.len() + figures.len();
     let headings: Vec<String> =
         std::iter::once("Difference".to_owned()).chain(names.iter().cloned()).collect();
     let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
-    let mut table = Table::new("Further differences", &headings);
+    let mut table = HtmlTable::new("Further differences", &headings);
     for (name, cells) in parameters {
         let shown = cells.iter().map(|value| match value {
             Some(value) => Cell::text(html! { code { (text(value)) } }),
@@ -109,14 +109,14 @@ mod tests {
         let parameter = |at: usize| {
             (format!("stage.p{at:02}"), vec![Some(format!("old{at}")), Some(format!("new{at}"))])
         };
-        let compared = Compared {
+        let compared = ComparedColumns {
             parameters: (0..COLUMNS + 3).map(parameter).collect(),
             figures: vec![("voice: loss".to_owned(), vec![Some(2.0), None])],
         };
         let html = rest(&compared, &["Run 1".to_owned(), "Run 2".to_owned()]).into_string();
         assert!(html.contains("3 more differences") && html.contains("stage.p14"), "{html}");
         assert!(html.contains("new12") && !html.contains("new11"), "{html}");
-        let few = Compared { figures: compared.figures, ..Compared::default() };
+        let few = ComparedColumns { figures: compared.figures, ..ComparedColumns::default() };
         assert_eq!(rest(&few, &[]).into_string(), "");
     }
 }

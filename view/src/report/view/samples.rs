@@ -5,11 +5,11 @@ use engine::units;
 use maud::{Markup, html};
 
 use super::player::player;
-use super::table::{self, Table};
+use super::table::{self, HtmlTable};
 use super::{Section, number, text};
 use crate::report::audio::PageAudio;
 use crate::report::regression::Finding;
-use crate::report::samples::{Cell, Column, Figure, Grid, Row};
+use crate::report::samples::{Grid, SampleCell, SampleColumn, SampleFigure, SampleRow};
 
 /// The largest number of rows in a grid.
 const ROWS: usize = 40;
@@ -34,7 +34,7 @@ pub fn section(
 
 fn regressions(findings: &[Finding]) -> Markup {
     let headings = ["Measure", "Verdict", ">Mean", ">Baseline", ">Tolerance", "Worst", "Stage"];
-    let mut table = Table::new("Measures compared with the baseline", &headings);
+    let mut table = HtmlTable::new("Measures compared with the baseline", &headings);
     for finding in findings {
         let figure = |value| table::Cell::number_or_empty(value, number);
         table.row([
@@ -80,7 +80,7 @@ fn of(grid: &Grid, page_audio: &mut PageAudio) -> Markup {
     }
 }
 
-fn heading(column: &Column, grid: &Grid) -> Markup {
+fn heading(column: &SampleColumn, grid: &Grid) -> Markup {
     html! {
         @match &column.checkpoint {
             Some(checkpoint) => {
@@ -92,7 +92,7 @@ fn heading(column: &Column, grid: &Grid) -> Markup {
     }
 }
 
-fn row_of(grid: &Grid, at: usize, row: &Row, page_audio: &mut PageAudio) -> Markup {
+fn row_of(grid: &Grid, at: usize, row: &SampleRow, page_audio: &mut PageAudio) -> Markup {
     let original = row.original.as_ref().map(|blob| page_audio.hear(blob));
     html! {
         tr {
@@ -110,7 +110,12 @@ fn row_of(grid: &Grid, at: usize, row: &Row, page_audio: &mut PageAudio) -> Mark
     }
 }
 
-fn cell_of(cell: &Cell, row: &Row, column: &Column, page_audio: &mut PageAudio) -> Markup {
+fn cell_of(
+    cell: &SampleCell,
+    row: &SampleRow,
+    column: &SampleColumn,
+    page_audio: &mut PageAudio,
+) -> Markup {
     let by = column.name();
     let heard = cell.audio.as_ref().map(|blob| page_audio.hear(blob));
     let (first, rest) = cell.measures.split_at(cell.measures.len().min(FIRST));
@@ -123,7 +128,7 @@ fn cell_of(cell: &Cell, row: &Row, column: &Column, page_audio: &mut PageAudio) 
     }
 }
 
-fn measures(measures: &[(String, Figure)]) -> Markup {
+fn measures(measures: &[(String, SampleFigure)]) -> Markup {
     html! {
         dl.measures {
             @for (name, figure) in measures {
@@ -133,9 +138,9 @@ fn measures(measures: &[(String, Figure)]) -> Markup {
     }
 }
 
-fn shown(figure: &Figure) -> String {
+fn shown(figure: &SampleFigure) -> String {
     match figure {
-        Figure::Number(value) => number(*value),
-        Figure::Word(word) => text(word).into_owned(),
+        SampleFigure::Number(value) => number(*value),
+        SampleFigure::Word(word) => text(word).into_owned(),
     }
 }

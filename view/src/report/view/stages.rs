@@ -4,18 +4,18 @@ use engine::pipeline::StageSpec;
 use engine::units;
 use maud::{Markup, PreEscaped, html};
 
-use super::table::{Cell, Table};
+use super::table::{Cell, HtmlTable};
 use super::{Section, text};
 use crate::escape::{fit, width};
-use crate::graph::{End, Graph, Node, State};
-use crate::report::seen::{Seen, SeenStage};
+use crate::graph::{End, Graph, Node, NodeState};
+use crate::report::seen::{RunData, StageData};
 
 /// Reasons of at most this length are shown in full.
 const SHORT: usize = 140;
 
 const ENDS: [End; 4] = [End::Executed, End::Reused, End::Failed, End::Missed];
 
-pub fn section(seen: &Seen) -> Section {
+pub fn section(seen: &RunData) -> Section {
     let graph = Graph::drawn(seen.pipeline, &|spec| node(seen, spec));
     let failed = seen.stages.iter().filter(|stage| stage.failure.is_some());
     let is_there = |end: &End| seen.stages.iter().any(|stage| stage.end == *end);
@@ -38,7 +38,7 @@ pub fn section(seen: &Seen) -> Section {
     Section { id: "run", title: "Stages and reasons", body }
 }
 
-fn node(seen: &Seen, spec: &StageSpec) -> Node {
+fn node(seen: &RunData, spec: &StageSpec) -> Node {
     let stage = seen.stage(spec.id);
     let mut title = format!("{}: {}", word(stage.end), counts(stage));
     for reason in stage.reasons.iter().chain(&stage.failure).take(5) {
@@ -46,7 +46,7 @@ fn node(seen: &Seen, spec: &StageSpec) -> Node {
         title.push_str(reason);
     }
     let (name, detail) = (spec.name.clone(), spec.kind.name.to_owned());
-    Node { name, detail, state: State::Ended(stage.end), title }
+    Node { name, detail, state: NodeState::Ended(stage.end), title }
 }
 
 fn word(end: End) -> &'static str {
@@ -58,7 +58,7 @@ fn word(end: End) -> &'static str {
     }
 }
 
-fn counts(stage: &SeenStage) -> String {
+fn counts(stage: &StageData) -> String {
     let counts = stage.counts;
     format!(
         "{} executed, {} reused, {} quarantined",
@@ -68,7 +68,7 @@ fn counts(stage: &SeenStage) -> String {
     )
 }
 
-fn in_words(seen: &Seen) -> String {
+fn in_words(seen: &RunData) -> String {
     let count = |end| seen.stages.iter().filter(|stage| stage.end == end).count();
     format!(
         "The graph of {} stages: {} executed, {} reused, {} failed, {} not reached. The table \
@@ -81,10 +81,10 @@ fn in_words(seen: &Seen) -> String {
     )
 }
 
-fn table(seen: &Seen) -> Markup {
+fn table(seen: &RunData) -> Markup {
     let headings =
         ["Stage", "Kind", ">Executed", ">Reused", ">Quarantined", ">Outputs", ">Time", "Why"];
-    let mut table = Table::new("Stages in order", &headings);
+    let mut table = HtmlTable::new("Stages in order", &headings);
     for stage in &seen.stages {
         let count = |number: u64| match number {
             0 => Cell::number(html! { span.none { "0" } }, 0.0),
@@ -105,7 +105,7 @@ fn table(seen: &Seen) -> Markup {
 }
 
 /// The reason why the run did nothing for a stage.
-fn missed(stage: &SeenStage) -> String {
+fn missed(stage: &StageData) -> String {
     let why = match stage.was_wanted {
         true => "not reached by the run",
         false => "not among the targets of the run",
@@ -117,8 +117,8 @@ fn missed(stage: &SeenStage) -> String {
 }
 
 /// The notes of the stages on their inputs.
-fn notes(seen: &Seen) -> Markup {
-    let mut table = Table::new("Notes", &["Stage", "Note", ">Count"]);
+fn notes(seen: &RunData) -> Markup {
+    let mut table = HtmlTable::new("Notes", &["Stage", "Note", ">Count"]);
     for stage in &seen.stages {
         for (note, count) in stage.outcome.iter().flat_map(|outcome| &outcome.notes) {
             table.row([
@@ -132,7 +132,7 @@ fn notes(seen: &Seen) -> Markup {
 }
 
 /// The first reasons; the rest on demand.
-fn why(stage: &SeenStage) -> Markup {
+fn why(stage: &StageData) -> Markup {
     let reasons = &stage.reasons;
     html! {
         @if let Some(failure) = &stage.failure { span.failed { (text(failure)) } }

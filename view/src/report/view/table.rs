@@ -6,7 +6,7 @@ use maud::{Markup, html};
 /// The number of rows shown at first.
 pub const FIRST: usize = 25;
 
-pub struct Table {
+pub struct HtmlTable {
     caption: String,
     columns: Vec<(String, bool)>,
     rows: Vec<Vec<Cell>>,
@@ -44,14 +44,14 @@ impl Cell {
     }
 }
 
-impl Table {
+impl HtmlTable {
     /// Headings; `>` at the start means numbers, `-` means a column that cannot be sorted.
-    pub fn new(caption: impl Into<String>, headings: &[&str]) -> Table {
+    pub fn new(caption: impl Into<String>, headings: &[&str]) -> HtmlTable {
         let columns = headings.iter().map(|heading| match heading.strip_prefix('>') {
             Some(name) => (name.to_owned(), true),
             None => ((*heading).to_owned(), false),
         });
-        Table { caption: caption.into(), columns: columns.collect(), rows: Vec::new() }
+        HtmlTable { caption: caption.into(), columns: columns.collect(), rows: Vec::new() }
     }
 
     pub fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn foreign_text_stays_text() {
-        let mut table = Table::new("<b>\"x\"", &["name", ">size", "-sound"]);
+        let mut table = HtmlTable::new("<b>\"x\"", &["name", ">size", "-sound"]);
         table.row([Cell::text("<script>alert(1)</script>"), Cell::number("1", 1.0), Cell::empty()]);
         let html = table.render().into_string();
         assert!(!html.contains("<script") && !html.contains("<b>"), "{html}");
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_long_table_shows_its_first_rows() {
-        let mut table = Table::new("many", &["name"]);
+        let mut table = HtmlTable::new("many", &["name"]);
         (0..FIRST + 3).for_each(|at| table.row([Cell::text(at)]));
         let html = table.render().into_string();
         assert_eq!(html.matches("<tr class=\"later\">").count(), 3);

@@ -4,11 +4,11 @@ use engine::units;
 use maud::{Markup, html};
 
 use super::runs::{cells_of, headings_of, rest};
-use super::table::{Cell, Table};
+use super::table::{Cell, HtmlTable};
 use super::{Section, chart, number, text};
 use crate::report::chart::{Curve, lines};
 use crate::report::overlay::Group;
-use crate::report::training::{Ended, Training};
+use crate::report::training::{TrainingReport, TrainingResult};
 
 /// The number of charts of one stage.
 const CHARTS: usize = 9;
@@ -67,7 +67,7 @@ fn members(group: &Group) -> Markup {
     headings.extend(headings_of(&group.compared));
     let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
     let caption = format!("Differences between the trainings of {}", text(&group.name));
-    let mut table = Table::new(caption, &headings);
+    let mut table = HtmlTable::new(caption, &headings);
     for (at, member) in group.members.iter().enumerate() {
         let mut cells = vec![Cell::text(text(&member.label))];
         cells.extend(cells_of(&group.compared, at));
@@ -92,7 +92,7 @@ pub fn overlaid(title: &str, curves: &[Curve]) -> Markup {
     chart(title, "by step", lines(curves), &told.join("; "), legend)
 }
 
-fn of(training: &Training) -> Markup {
+fn of(training: &TrainingReport) -> Markup {
     let charts = training.charts();
     html! {
         h3 { (text(&training.stage)) }
@@ -140,7 +140,7 @@ fn in_words(curve: &Curve) -> Option<String> {
     ))
 }
 
-fn lead(training: &Training) -> String {
+fn lead(training: &TrainingReport) -> String {
     match &training.ended {
         Some(ended) => ended_in_words(ended),
         None => {
@@ -151,7 +151,7 @@ fn lead(training: &Training) -> String {
     }
 }
 
-fn ended_in_words(ended: &Ended) -> String {
+fn ended_in_words(ended: &TrainingResult) -> String {
     let mut told = units::counted(ended.steps, "step");
     if let Some(passes) = ended.passes {
         told.push_str(&format!(", {} passes over the clips", number(passes)));
@@ -180,13 +180,13 @@ fn ended_in_words(ended: &Ended) -> String {
     told
 }
 
-fn checkpoints(training: &Training) -> Markup {
+fn checkpoints(training: &TrainingReport) -> Markup {
     if training.checkpoints.is_empty() {
         return html! {};
     }
     let best = training.ended.as_ref().and_then(|ended| ended.best).map(|(step, _)| step);
     let headings = ["Checkpoint", ">Step", ">Held-out loss", "-"];
-    let mut table = Table::new(format!("Checkpoints of {}", text(&training.stage)), &headings);
+    let mut table = HtmlTable::new(format!("Checkpoints of {}", text(&training.stage)), &headings);
     for checkpoint in &training.checkpoints {
         let is_best = best == Some(checkpoint.step);
         table.row([

@@ -7,7 +7,7 @@ use stage_formats::onnx::Value;
 
 use super::graph_builder::{Conv, GraphBuilder};
 use super::model::summed;
-use crate::vits::Config;
+use crate::vits::VitsConfig;
 
 /// The epsilon of the norms between separable convolutions, the default of PyTorch.
 const EPSILON: f64 = 1e-5;
@@ -19,7 +19,7 @@ const EDGE: f64 = 1e-6;
 /// Log-durations in frames: [1, 1, N].
 pub fn predicted(
     builder: &mut GraphBuilder,
-    config: &Config,
+    config: &VitsConfig,
     hidden: &Value,
     speaker: Option<&Value>,
     noise_scale: &Value,
@@ -32,7 +32,7 @@ pub fn predicted(
 
 fn deterministic(
     builder: &mut GraphBuilder,
-    config: &Config,
+    config: &VitsConfig,
     hidden: &Value,
     speaker: Option<&Value>,
 ) -> Result<Value, StageError> {
@@ -53,7 +53,7 @@ fn deterministic(
 
 fn stochastic(
     builder: &mut GraphBuilder,
-    config: &Config,
+    config: &VitsConfig,
     hidden: &Value,
     speaker: Option<&Value>,
     noise_scale: &Value,
@@ -89,7 +89,7 @@ fn stochastic(
 /// Dilated and depth-separable convolutions: [1, C, N] to [1, C, N].
 fn separable(
     builder: &mut GraphBuilder,
-    config: &Config,
+    config: &VitsConfig,
     name: &str,
     x: &Value,
     condition: Option<&Value>,
@@ -125,7 +125,7 @@ fn gelu(builder: &mut GraphBuilder, x: &Value) -> Value {
 /// A coupling of two channels in reverse: the second is bent by a spline.
 fn coupling(
     builder: &mut GraphBuilder,
-    config: &Config,
+    config: &VitsConfig,
     name: &str,
     z: &Value,
     condition: &Value,

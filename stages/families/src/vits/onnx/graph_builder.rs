@@ -1,7 +1,7 @@
 //! Layers of the graph, with the weights of the model.
 
 use stage_core::StageError;
-use stage_formats::onnx::{Attribute, Graph, Stored, Value, transposed};
+use stage_formats::onnx::{Attribute, Graph, Value, WeightType, transposed};
 use stage_formats::weight_norm::{DIRECTION, LENGTH, WHOLE, fold};
 use stage_formats::{FormatError, Tensor};
 
@@ -38,7 +38,7 @@ impl Conv {
 }
 
 impl<'a> GraphBuilder<'a> {
-    pub fn new(stored: Stored, read: &'a mut Read<'a>) -> GraphBuilder<'a> {
+    pub fn new(stored: WeightType, read: &'a mut Read<'a>) -> GraphBuilder<'a> {
         GraphBuilder { graph: Graph::new(stored), read }
     }
 

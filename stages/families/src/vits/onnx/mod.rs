@@ -13,16 +13,16 @@ use std::collections::BTreeMap;
 
 use stage_core::{Context, Fields, NewValue, StageError};
 use stage_formats::json::JSON;
-use stage_formats::onnx::{Attribute, Element, Size, Stored, Value};
+use stage_formats::onnx::{Attribute, Element, Size, Value, WeightType};
 
-use super::{Config, SPEAKERS_FILE, Tokenizer, read_speakers};
+use super::{SPEAKERS_FILE, VitsConfig, VitsTokenizer, read_speakers};
 use crate::artifact::{self, CONFIG, LICENSE, SPEAKERS, TOKENIZER_CONFIG, VOCABULARY};
 use crate::export::copies;
 use crate::import::CONFIG_FILE;
-use crate::onnx::{Files, Sample, Target};
+use crate::onnx::{GraphFiles, Sample, Target};
 use graph_builder::{END, GraphBuilder};
 use model::Inputs;
-use symbols::{Decomposed, piper_config, sherpa_metadata, sherpa_tokens};
+use symbols::{DecomposedSymbols, piper_config, sherpa_metadata, sherpa_tokens};
 
 /// The file of the graph.
 const GRAPH: &str = "model.onnx";
@@ -38,13 +38,13 @@ const TEXT_KIND: &str = "text/plain";
 pub fn export(
     model: &Fields,
     target: Target,
-    stored: Stored,
+    stored: WeightType,
     context: &mut dyn Context,
-) -> Result<Files, StageError> {
-    let config = Config::parse(&file(model, CONFIG, context)?)?;
+) -> Result<GraphFiles, StageError> {
+    let config = VitsConfig::parse(&file(model, CONFIG, context)?)?;
     let vocabulary = file(model, VOCABULARY, context)?;
     let settings = file(model, TOKENIZER_CONFIG, context)?;
-    let tokenizer = Tokenizer::read(&vocabulary, &settings)?;
+    let tokenizer = VitsTokenizer::read(&vocabulary, &settings)?;
     let speakers = model.text(SPEAKERS).map(|list| read_speakers(list.as_bytes(), &config));
     let speakers = speakers.transpose()?;
     let license = model.text(LICENSE).filter(|license| !license.trim().is_empty());
@@ -56,7 +56,7 @@ pub fn export(
             beside.push((TOKENS.to_owned(), tokens));
         }
         Target::Piper => {
-            let decomposed = Decomposed::of(&tokenizer)?;
+            let decomposed = DecomposedSymbols::of(&tokenizer)?;
             let described = piper_config(&config, &tokenizer, &decomposed, speakers.as_deref());
             let described = NewValue::bytes(JSON, format!("{described:#}\n"));
             beside.push((PIPER.to_owned(), described));
@@ -92,7 +92,7 @@ pub fn export(
     builder.graph.output(name, &samples, Element::F32, &sizes);
     let graph = builder.graph.write("vits", &metadata)?;
     let sample = interface.sample(&config, &tokenizer, prologue.as_ref());
-    Ok(Files { name: GRAPH, graph, beside, sample })
+    Ok(GraphFiles { name: GRAPH, graph, beside, sample })
 }
 
 fn file(model: &Fields, name: &str, context: &mut dyn Context) -> Result<Vec<u8>, StageError> {
@@ -111,10 +111,10 @@ struct Interface {
 
 fn inputs(
     builder: &mut GraphBuilder,
-    config: &Config,
-    tokenizer: &Tokenizer,
+    config: &VitsConfig,
+    tokenizer: &VitsTokenizer,
     target: Target,
-    prologue: Option<&Decomposed>,
+    prologue: Option<&DecomposedSymbols>,
 ) -> (Inputs, Interface) {
     let interface = Interface {
         tokens: if target == Target::Sherpa { "x" } else { "input" },
@@ -154,9 +154,9 @@ impl Interface {
     /// Inputs for a try.
     fn sample(
         &self,
-        config: &Config,
-        tokenizer: &Tokenizer,
-        prologue: Option<&Decomposed>,
+        config: &VitsConfig,
+        tokenizer: &VitsTokenizer,
+        prologue: Option<&DecomposedSymbols>,
     ) -> Sample {
         let tokens: Vec<i64> = match prologue {
             Some(decomposed) => (decomposed.last_reserved() + 1..decomposed.first_mark()).collect(),
@@ -187,7 +187,7 @@ impl Interface {
 fn composed(
     builder: &mut GraphBuilder,
     tokens: &Value,
-    decomposed: &Decomposed,
+    decomposed: &DecomposedSymbols,
     adds_blank: bool,
 ) -> Value {
     let (width, first_mark) = (decomposed.marks.len() as i64 + 1, decomposed.first_mark());

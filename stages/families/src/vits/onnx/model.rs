@@ -7,7 +7,7 @@ use stage_core::StageError;
 use stage_formats::onnx::Value;
 
 use super::graph_builder::{Conv, END, GraphBuilder};
-use crate::vits::Config;
+use crate::vits::VitsConfig;
 
 /// The slope of the last activation, the default of PyTorch.
 const LAST_SLOPE: f64 = 0.01;
@@ -27,7 +27,7 @@ pub struct Inputs {
 /// The samples: [1, 1, T].
 pub fn speak(
     builder: &mut GraphBuilder,
-    config: &Config,
+    config: &VitsConfig,
     inputs: &Inputs,
 ) -> Result<Value, StageError> {
     let speaker = match &inputs.speaker {
@@ -63,7 +63,7 @@ pub fn speak(
 /// Hidden states [1, C, N], and the number of tokens.
 fn text_encoder(
     builder: &mut GraphBuilder,
-    config: &Config,
+    config: &VitsConfig,
     tokens: &Value,
 ) -> Result<(Value, Value), StageError> {
     let table = builder.constant("text_encoder.embed_tokens.weight", 0)?;
@@ -144,7 +144,7 @@ fn converted(
 /// [1, N, C] to [1, N, C].
 fn attention(
     builder: &mut GraphBuilder,
-    config: &Config,
+    config: &VitsConfig,
     name: &str,
     x: &Value,
     positions: &RelativePositions,
@@ -213,7 +213,7 @@ pub fn summed(builder: &mut GraphBuilder, x: &Value, axis: i64, keeps: bool) -> 
 /// The couplings in reverse: [1, C, T] to [1, C, T].
 fn flow(
     builder: &mut GraphBuilder,
-    config: &Config,
+    config: &VitsConfig,
     latents: &Value,
     speaker: Option<&Value>,
 ) -> Result<Value, StageError> {
@@ -235,7 +235,7 @@ fn flow(
 /// [1, C, T] to [1, C, T].
 fn wavenet(
     builder: &mut GraphBuilder,
-    config: &Config,
+    config: &VitsConfig,
     name: &str,
     x: &Value,
     speaker: Option<&Value>,
@@ -276,7 +276,7 @@ fn wavenet(
 /// [1, C, T] to [1, 1, samples].
 fn decoder(
     builder: &mut GraphBuilder,
-    config: &Config,
+    config: &VitsConfig,
     latents: &Value,
     speaker: Option<&Value>,
 ) -> Result<Value, StageError> {
@@ -311,7 +311,7 @@ fn decoder(
 
 fn resblock(
     builder: &mut GraphBuilder,
-    config: &Config,
+    config: &VitsConfig,
     name: &str,
     kind: usize,
     x: &Value,

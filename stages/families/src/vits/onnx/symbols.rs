@@ -7,7 +7,7 @@ use stage_core::StageError;
 use unicode_normalization::UnicodeNormalization;
 
 use super::language::{espeak_voice, piper_code};
-use crate::vits::{Config, Tokenizer};
+use crate::vits::{VitsConfig, VitsTokenizer};
 
 /// Tokens of Piper that are no symbols: padding, the begin and the end of a text.
 const RESERVED: [(&str, i64); 3] = [("_", 0), ("^", 1), ("$", 2)];
@@ -17,7 +17,7 @@ const FIRST: i64 = RESERVED.len() as i64;
 const ROMANIAN: [(char, char); 1] = [('\u{21B}', '\u{163}')];
 
 /// The symbols with their tokens, and other spellings of them.
-fn symbols(tokenizer: &Tokenizer) -> BTreeMap<char, i64> {
+fn symbols(tokenizer: &VitsTokenizer) -> BTreeMap<char, i64> {
     let mut symbols: BTreeMap<char, i64> = tokenizer.symbols().collect();
     if tokenizer.language() == Some("ron") {
         for (written, known) in ROMANIAN {
@@ -38,7 +38,7 @@ fn capital(symbols: &BTreeMap<char, i64>, symbol: char) -> Option<char> {
     }
 }
 
-fn refuse_romanised(tokenizer: &Tokenizer, player: &str) -> Result<(), StageError> {
+fn refuse_romanised(tokenizer: &VitsTokenizer, player: &str) -> Result<(), StageError> {
     match tokenizer.is_romanised() {
         false => Ok(()),
         true => Err(StageError::with_help(
@@ -50,7 +50,7 @@ fn refuse_romanised(tokenizer: &Tokenizer, player: &str) -> Result<(), StageErro
 
 /// `tokens.txt` of sherpa: a symbol and its token on each line, capitals as the letters that they
 /// are read as, since it lowers ASCII letters only.
-pub fn sherpa_tokens(tokenizer: &Tokenizer) -> Result<String, StageError> {
+pub fn sherpa_tokens(tokenizer: &VitsTokenizer) -> Result<String, StageError> {
     refuse_romanised(tokenizer, "sherpa")?;
     let symbols = symbols(tokenizer);
     if let Some(symbol) = symbols.keys().find(|symbol| symbol.is_ascii_uppercase()) {
@@ -70,7 +70,7 @@ pub fn sherpa_tokens(tokenizer: &Tokenizer) -> Result<String, StageError> {
 }
 
 /// The metadata that sherpa needs. Without `use_eos_bos` it would add a token at each end.
-pub fn sherpa_metadata(config: &Config, tokenizer: &Tokenizer) -> BTreeMap<String, String> {
+pub fn sherpa_metadata(config: &VitsConfig, tokenizer: &VitsTokenizer) -> BTreeMap<String, String> {
     let text = |key: &str, value: &str| (key.to_owned(), value.to_owned());
     let number = |key: &str, value: i64| (key.to_owned(), value.to_string());
     BTreeMap::from([
@@ -91,7 +91,7 @@ pub fn sherpa_metadata(config: &Config, tokenizer: &Tokenizer) -> BTreeMap<Strin
 /// The symbols as Piper reads a text: decomposed, each letter and each mark on its own. The graph
 /// puts them together again.
 #[derive(Debug, PartialEq)]
-pub struct Decomposed {
+pub struct DecomposedSymbols {
     /// Letters in the order of their ids, from [`FIRST`] on.
     pub letters: Vec<char>,
     /// Marks, behind the letters.
@@ -100,8 +100,8 @@ pub struct Decomposed {
     pub tokens: Vec<i64>,
 }
 
-impl Decomposed {
-    pub fn of(tokenizer: &Tokenizer) -> Result<Decomposed, StageError> {
+impl DecomposedSymbols {
+    pub fn of(tokenizer: &VitsTokenizer) -> Result<DecomposedSymbols, StageError> {
         refuse_romanised(tokenizer, "Piper")?;
         let symbols = symbols(tokenizer);
         let mut parts: Vec<(char, Option<char>, i64)> = Vec::new();
@@ -148,7 +148,7 @@ impl Decomposed {
                 tokens[row(*letter) + number + 1] = *token;
             }
         }
-        Ok(Decomposed { letters, marks, tokens })
+        Ok(DecomposedSymbols { letters, marks, tokens })
     }
 
     /// The first id of a mark.
@@ -181,9 +181,9 @@ impl Decomposed {
 
 /// The `.onnx.json` of Piper.
 pub fn piper_config(
-    config: &Config,
-    tokenizer: &Tokenizer,
-    decomposed: &Decomposed,
+    config: &VitsConfig,
+    tokenizer: &VitsTokenizer,
+    decomposed: &DecomposedSymbols,
     speakers: Option<&[String]>,
 ) -> Value {
     let numbered = speakers.unwrap_or_default().iter().enumerate();
@@ -213,9 +213,9 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn tokenizer(vocabulary: Value, settings: Value) -> Tokenizer {
+    fn tokenizer(vocabulary: Value, settings: Value) -> VitsTokenizer {
         let (vocabulary, settings) = (vocabulary.to_string(), settings.to_string());
-        Tokenizer::read(vocabulary.as_bytes(), settings.as_bytes()).unwrap()
+        VitsTokenizer::read(vocabulary.as_bytes(), settings.as_bytes()).unwrap()
     }
 
     fn plain() -> Value {
@@ -226,7 +226,7 @@ mod tests {
     fn sherpa_reads_capitals_beyond_ascii_as_their_letters() {
         let tokenizer = tokenizer(json!({"_": 0, "a": 1, " ": 2, "ä": 3, "ab": 4}), plain());
         assert_eq!(sherpa_tokens(&tokenizer).unwrap(), "  2\n_ 0\na 1\nä 3\nÄ 3\n");
-        let metadata = sherpa_metadata(&Config::default(), &tokenizer);
+        let metadata = sherpa_metadata(&VitsConfig::default(), &tokenizer);
         assert_eq!((&*metadata["use_eos_bos"], &*metadata["add_blank"]), ("0", "1"));
         for word in ["piper", "coqui", "icefall", "melo"] {
             assert!(!metadata["comment"].contains(word), "sherpa takes another path for `{word}`");
@@ -237,23 +237,23 @@ mod tests {
     fn what_a_player_cannot_read_is_refused_with_the_reason() {
         let romanised = tokenizer(json!({"a": 0}), json!({"phonemize": false, "is_uroman": true}));
         for error in
-            [sherpa_tokens(&romanised).unwrap_err(), Decomposed::of(&romanised).unwrap_err()]
+            [sherpa_tokens(&romanised).unwrap_err(), DecomposedSymbols::of(&romanised).unwrap_err()]
         {
             assert!(error.to_string().contains("romanised"), "{error}");
         }
         let capital = tokenizer(json!({"a": 0, "A": 1}), plain());
         assert!(sherpa_tokens(&capital).unwrap_err().to_string().contains("`A` is a symbol"));
         let several = tokenizer(json!({"a": 0, "ấ": 1}), plain());
-        let error = Decomposed::of(&several).unwrap_err().to_string();
+        let error = DecomposedSymbols::of(&several).unwrap_err().to_string();
         assert!(error.contains("a letter and 2 marks"), "{error}");
         let both = tokenizer(json!({"ä": 0, "\u{308}": 1}), plain());
-        assert!(Decomposed::of(&both).unwrap_err().to_string().contains("U+0308"));
+        assert!(DecomposedSymbols::of(&both).unwrap_err().to_string().contains("U+0308"));
     }
 
     #[test]
     fn letters_and_marks_become_the_tokens_of_composed_letters() {
         let tokenizer = tokenizer(json!({"k": 0, "a": 1, "ä": 2, "ö": 3}), plain());
-        let decomposed = Decomposed::of(&tokenizer).unwrap();
+        let decomposed = DecomposedSymbols::of(&tokenizer).unwrap();
         assert_eq!(
             (&*decomposed.letters, &*decomposed.marks),
             (&['a', 'k', 'o'][..], &['\u{308}'][..])
@@ -261,7 +261,7 @@ mod tests {
         // Three reserved rows, then a, k and o, each without and with the mark.
         let expected = [-1, -1, -1, -1, -1, -1, 1, 2, 0, 0, -1, 3];
         assert_eq!((&*decomposed.tokens, decomposed.first_mark()), (&expected[..], 6));
-        let config = piper_config(&Config::default(), &tokenizer, &decomposed, None);
+        let config = piper_config(&VitsConfig::default(), &tokenizer, &decomposed, None);
         let ids = &config["phoneme_id_map"];
         assert_eq!(
             (&ids["A"], &ids["o"], &ids["\u{308}"]),
@@ -274,8 +274,8 @@ mod tests {
     fn the_file_of_piper_names_the_language_as_piper_and_espeak_do() {
         let settings = json!({"phonemize": false, "language": "fin"});
         let tokenizer = tokenizer(json!({"k": 0, "a": 1}), settings);
-        let decomposed = Decomposed::of(&tokenizer).unwrap();
-        let config = piper_config(&Config::default(), &tokenizer, &decomposed, None);
+        let decomposed = DecomposedSymbols::of(&tokenizer).unwrap();
+        let config = piper_config(&VitsConfig::default(), &tokenizer, &decomposed, None);
         let named = (&config["language"]["code"], &config["espeak"]["voice"]);
         assert_eq!(named, (&json!("fi_FI"), &json!("fi")));
     }

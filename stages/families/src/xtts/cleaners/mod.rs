@@ -8,7 +8,7 @@ mod numbers;
 mod symbols;
 mod words;
 
-use super::language::Language;
+use super::language::LanguageCode;
 
 /// An unsupported language.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -23,7 +23,7 @@ impl Uncleanable {
 /// # Errors
 ///
 /// For Japanese that is not romanised.
-pub fn clean(text: &str, language: &Language) -> Result<String, Uncleanable> {
+pub fn clean(text: &str, language: &LanguageCode) -> Result<String, Uncleanable> {
     match language.code() {
         "ja" => japanese(text),
         code if words::of(code).is_some() => Ok(multilingual(text, code)),

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Words {
+pub struct CleanerWords {
     pub characters: usize,
     #[serde(default)]
     pub signs: Vec<String>,
@@ -21,11 +21,11 @@ pub struct Words {
     pub marks: Vec<String>,
 }
 
-static ALL: LazyLock<BTreeMap<String, Words>> =
+static ALL: LazyLock<BTreeMap<String, CleanerWords>> =
     LazyLock::new(|| toml::from_str(include_str!("languages.toml")).unwrap_or_default());
 
 /// None for languages that the original does not support.
-pub fn of(code: &str) -> Option<&'static Words> {
+pub fn of(code: &str) -> Option<&'static CleanerWords> {
     ALL.get(code)
 }
 
@@ -36,9 +36,11 @@ mod tests {
 
     #[test]
     fn the_file_has_the_languages_of_the_original() {
-        let all: BTreeMap<String, Words> = toml::from_str(include_str!("languages.toml")).unwrap();
+        let all: BTreeMap<String, CleanerWords> =
+            toml::from_str(include_str!("languages.toml")).unwrap();
         assert_eq!(all.len(), 17);
-        let has = |what: fn(&Words) -> bool| all.values().filter(|words| what(words)).count();
+        let has =
+            |what: fn(&CleanerWords) -> bool| all.values().filter(|words| what(words)).count();
         assert_eq!(has(|words| words.signs.len() == super::super::symbols::SIGNS.len()), 16);
         assert_eq!(has(|words| words.numbers), 14);
         assert_eq!(has(|words| !words.marks.is_empty()), 13);

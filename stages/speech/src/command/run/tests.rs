@@ -14,7 +14,7 @@ impl Place {
 
     fn spec(&self, line: &str, outputs: &[&str]) -> CommandSpec<'_> {
         CommandSpec {
-            line: Line::plain(line),
+            line: CommandLine::plain(line),
             folder: self.folder(),
             environment: [("PATH".to_owned(), "/usr/bin:/bin".into())].into(),
             outputs: outputs.iter().map(Utf8PathBuf::from).collect(),
@@ -24,7 +24,7 @@ impl Place {
         }
     }
 
-    fn run(&self, line: &str, outputs: &[&str]) -> Result<Finished, CommandError> {
+    fn run(&self, line: &str, outputs: &[&str]) -> Result<ProgramOutput, CommandError> {
         run(&self.spec(line, outputs), || false)
     }
 

@@ -29,14 +29,14 @@ fn parsed(command: &str) -> Result<Template, TemplateError> {
     Template::parse(command, |name| name == "base" || name.starts_with("out."))
 }
 
-fn filled(command: &str, value: &str) -> Line {
+fn filled(command: &str, value: &str) -> CommandLine {
     parsed(command)
         .unwrap()
         .fill(&values(&[("x", value), ("out.a", "made"), ("base", "/b")]))
         .unwrap()
 }
 
-fn run(shell: &[&str], line: &Line, folder: &std::path::Path) -> (Vec<u8>, Vec<u8>) {
+fn run(shell: &[&str], line: &CommandLine, folder: &std::path::Path) -> (Vec<u8>, Vec<u8>) {
     let mut command = Command::new(shell[0]);
     command.args(&shell[1..]).args(line.arguments()).current_dir(folder).stdin(Stdio::null());
     let output = command.output().unwrap();
@@ -390,7 +390,7 @@ fn a_line_of_words_needs_no_shell_and_any_other_does() {
 proptest! {
     #[test]
     fn words_without_a_shell_are_those_of_the_shell(line in "[-a-z'\"$*=~!#<> \t.\\\\]{0,12}") {
-        let plain = Line::plain(&line);
+        let plain = CommandLine::plain(&line);
         if let Some(words) = plain.words().filter(|words| !words.is_empty()) {
             let printed = Command::new("/bin/sh").args(["-c", &format!("printf '%s\\0' {line}")]).output();
             let printed = String::from_utf8(printed.unwrap().stdout).unwrap();

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 
-use super::table::{Correction, Line, Table};
+use super::table::{Correction, CorrectionLine, CorrectionTable};
 
 /// Two segments of a recording follow each other if no more seconds are between them.
 const ADJOINING: f64 = 1e-4;
 
-pub trait Segment {
+pub trait CorrectableSegment {
     /// The name by its sound.
     fn name(&self) -> &str;
 
@@ -29,23 +29,23 @@ pub trait AudioEditor<S> {
 
 /// A segment after splits and joins, with its text or drop.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Corrected<'t, S> {
+pub struct CorrectedSegment<'t, S> {
     pub segment: S,
     pub correction: Option<&'t Correction>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Applied<'t, S> {
+pub struct CorrectedRecordings<'t, S> {
     /// In order of recordings and times; clips on their own come last.
-    pub segments: Vec<Corrected<'t, S>>,
+    pub segments: Vec<CorrectedSegment<'t, S>>,
     /// The lines that change nothing.
-    pub unused: Vec<Unused<'t>>,
+    pub unused: Vec<UnusedLine<'t>>,
 }
 
 /// A line without effect.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Unused<'t> {
-    pub line: &'t Line,
+pub struct UnusedLine<'t> {
+    pub line: &'t CorrectionLine,
     pub why: &'static str,
 }
 
@@ -56,21 +56,21 @@ const OTHER_NEXT: &str = "another segment follows this one";
 const UNLIKE: &str = "the next segment has another sample rate or other channels";
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Trouble<F> {
+pub enum CorrectionError<F> {
     /// Lines undo each other. The names of their segments.
     Circle(BTreeSet<String>),
     AudioEditor(F),
 }
 
-impl<F: fmt::Display> fmt::Display for Trouble<F> {
+impl<F: fmt::Display> fmt::Display for CorrectionError<F> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Trouble::Circle(names) => {
+            CorrectionError::Circle(names) => {
                 let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
                 let names = names.join(" and ");
                 write!(formatter, "the corrections of {names} undo each other: remove one of them")
             }
-            Trouble::AudioEditor(fault) => fault.fmt(formatter),
+            CorrectionError::AudioEditor(fault) => fault.fmt(formatter),
         }
     }
 }
@@ -80,11 +80,11 @@ impl<F: fmt::Display> fmt::Display for Trouble<F> {
 /// # Errors
 ///
 /// If lines undo each other, or a sound cannot be read.
-pub fn apply<'t, S: Segment, C: AudioEditor<S>>(
-    table: &'t Table,
+pub fn apply<'t, S: CorrectableSegment, C: AudioEditor<S>>(
+    table: &'t CorrectionTable,
     segments: Vec<S>,
     editor: &mut C,
-) -> Result<Applied<'t, S>, Trouble<C::Fault>> {
+) -> Result<CorrectedRecordings<'t, S>, CorrectionError<C::Fault>> {
     let (mut recordings, mut alone) = (BTreeMap::<String, Vec<S>>::new(), Vec::new());
     for segment in segments {
         match segment.place() {
@@ -95,8 +95,13 @@ pub fn apply<'t, S: Segment, C: AudioEditor<S>>(
         }
     }
     let start = |segment: &S| segment.place().map_or(0.0, |(_, start, _)| start);
-    let mut work =
-        Work { table, editor, used: BTreeSet::new(), unfit: BTreeMap::new(), done: Vec::new() };
+    let mut work = CorrectionRun {
+        table,
+        editor,
+        used: BTreeSet::new(),
+        unfit: BTreeMap::new(),
+        done: Vec::new(),
+    };
     for mut segments in recordings.into_values() {
         segments.sort_by(|one, other| start(one).total_cmp(&start(other)));
         work.recording(segments)?;
@@ -106,41 +111,41 @@ pub fn apply<'t, S: Segment, C: AudioEditor<S>>(
     }
     let unused = table.lines().filter(|(name, _)| !work.used.contains(name)).map(|(name, line)| {
         let why = work.unfit.get(name).copied().unwrap_or(NO_SEGMENT);
-        Unused { line, why }
+        UnusedLine { line, why }
     });
-    Ok(Applied { unused: unused.collect(), segments: work.done })
+    Ok(CorrectedRecordings { unused: unused.collect(), segments: work.done })
 }
 
-struct Work<'t, 'c, S, C> {
-    table: &'t Table,
+struct CorrectionRun<'t, 'c, S, C> {
+    table: &'t CorrectionTable,
     editor: &'c mut C,
     used: BTreeSet<&'t str>,
     /// Lines that do not fit a segment with their sound.
     unfit: BTreeMap<&'t str, &'static str>,
-    done: Vec<Corrected<'t, S>>,
+    done: Vec<CorrectedSegment<'t, S>>,
 }
 
-impl<'t, S: Segment, C: AudioEditor<S>> Work<'t, '_, S, C> {
-    fn recording(&mut self, segments: Vec<S>) -> Result<(), Trouble<C::Fault>> {
+impl<'t, S: CorrectableSegment, C: AudioEditor<S>> CorrectionRun<'t, '_, S, C> {
+    fn recording(&mut self, segments: Vec<S>) -> Result<(), CorrectionError<C::Fault>> {
         // Each with the names of the segments that it was made of.
         let mut rest: VecDeque<(S, BTreeSet<String>)> =
             segments.into_iter().map(|segment| (segment, BTreeSet::new())).collect();
         while let Some((segment, mut made_of)) = rest.pop_front() {
             let Some((name, correction)) = self.table.line(segment.name()) else {
-                self.done.push(Corrected { segment, correction: None });
+                self.done.push(CorrectedSegment { segment, correction: None });
                 continue;
             };
             let is_cut = matches!(correction, Correction::Split { .. } | Correction::Join { .. });
             if is_cut && !made_of.insert(name.to_owned()) {
-                return Err(Trouble::Circle(made_of));
+                return Err(CorrectionError::Circle(made_of));
             }
             match correction {
                 Correction::Text(_) | Correction::Drop => {
                     self.used.insert(name);
-                    self.done.push(Corrected { segment, correction: Some(correction) });
+                    self.done.push(CorrectedSegment { segment, correction: Some(correction) });
                 }
                 Correction::Split { at } => {
-                    match self.editor.split(&segment, *at).map_err(Trouble::AudioEditor)? {
+                    match self.editor.split(&segment, *at).map_err(CorrectionError::AudioEditor)? {
                         Some([first, second]) => {
                             self.used.insert(name);
                             rest.push_front((second, made_of.clone()));
@@ -150,10 +155,10 @@ impl<'t, S: Segment, C: AudioEditor<S>> Work<'t, '_, S, C> {
                     }
                 }
                 Correction::Join { with } => {
-                    let joined = match follower(&segment, rest.front(), with) {
+                    let joined = match next_segment(&segment, rest.front(), with) {
                         Ok(next) => {
                             let joined = self.editor.join(&segment, next);
-                            joined.map_err(Trouble::AudioEditor)?.ok_or(UNLIKE)
+                            joined.map_err(CorrectionError::AudioEditor)?.ok_or(UNLIKE)
                         }
                         Err(why) => Err(why),
                     };
@@ -175,12 +180,12 @@ impl<'t, S: Segment, C: AudioEditor<S>> Work<'t, '_, S, C> {
     /// A segment that its line does not fit.
     fn leave(&mut self, name: &'t str, segment: S, why: &'static str) {
         self.unfit.insert(name, why);
-        self.done.push(Corrected { segment, correction: None });
+        self.done.push(CorrectedSegment { segment, correction: None });
     }
 }
 
 /// The next segment, if it is the one that the table means.
-fn follower<'s, S: Segment>(
+fn next_segment<'s, S: CorrectableSegment>(
     segment: &S,
     next: Option<&'s (S, BTreeSet<String>)>,
     with: &Option<String>,
@@ -205,7 +210,7 @@ mod tests {
     #[derive(Clone, Debug, PartialEq)]
     struct Letters(String, f64);
 
-    impl Segment for Letters {
+    impl CorrectableSegment for Letters {
         fn name(&self) -> &str {
             &self.0
         }
@@ -234,13 +239,14 @@ mod tests {
     }
 
     /// The segments of `abc`, `de`, `fgh` and, after a gap, `ij`; and the unused lines.
-    fn applied(lines: &str) -> Result<(String, String), Trouble<String>> {
+    fn applied(lines: &str) -> Result<(String, String), CorrectionError<String>> {
         let table =
-            Table::read(format!("segment,action,text,at,with\n{lines}").as_bytes()).unwrap();
+            CorrectionTable::read(format!("segment,action,text,at,with\n{lines}").as_bytes())
+                .unwrap();
         let segments = [("abc", 0.0), ("de", 3.0), ("fgh", 5.0), ("ij", 9.0)];
         let segments = segments.map(|(name, at)| Letters(name.to_owned(), at)).to_vec();
         let applied = apply(&table, segments, &mut TestEditor)?;
-        let told = |one: &Corrected<Letters>| match one.correction {
+        let told = |one: &CorrectedSegment<Letters>| match one.correction {
             None => one.segment.0.clone(),
             Some(Correction::Text(text)) => format!("{}={text}", one.segment.0),
             Some(_) => format!("-{}", one.segment.0),

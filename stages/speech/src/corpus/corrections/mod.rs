@@ -10,10 +10,13 @@ mod stage;
 mod table;
 
 pub use crate::audio::long::name;
-pub use apply::{Applied, AudioEditor, Corrected, Segment, Trouble, Unused, apply};
+pub use apply::{
+    AudioEditor, CorrectableSegment, CorrectedRecordings, CorrectedSegment, CorrectionError,
+    UnusedLine, apply,
+};
 pub use sound::{Piece, join, split};
 pub use stage::open;
-pub use table::{Correction, Line, Table, name_of};
+pub use table::{Correction, CorrectionLine, CorrectionTable, name_of};
 
 /// The field with the text of a person, which `text.align` and `quality.align` honour.
 pub const CORRECTED: &str = "corrected";

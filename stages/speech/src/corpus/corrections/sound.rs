@@ -1,7 +1,7 @@
 //! The sounds of split and joined segments, sample by sample.
 
 use crate::audio::clip::{Clip, Samples};
-use crate::audio::decode::{Options, decode};
+use crate::audio::decode::{DecodeOptions, decode};
 use crate::audio::mix::Mix;
 use crate::audio::wav;
 
@@ -47,7 +47,7 @@ pub fn join(one: &[u8], other: &[u8]) -> Result<Option<Piece>, String> {
 }
 
 fn read(bytes: &[u8]) -> Result<Clip, String> {
-    let options = Options { mix: Mix::Keep, ..Options::default() };
+    let options = DecodeOptions { mix: Mix::Keep, ..DecodeOptions::default() };
     decode(bytes, &options).map(|decoded| decoded.clip).map_err(|fault| fault.to_string())
 }
 

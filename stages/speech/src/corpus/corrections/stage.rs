@@ -11,9 +11,11 @@ use stage_core::{
     PortOutput, Reject, Setup, StageError, Value,
 };
 
-use super::apply::{AudioEditor, Corrected, Segment, Trouble, Unused, apply};
+use super::apply::{
+    AudioEditor, CorrectableSegment, CorrectedSegment, CorrectionError, UnusedLine, apply,
+};
 use super::sound::{self, Piece};
-use super::table::{Correction, Table};
+use super::table::{Correction, CorrectionTable};
 use super::{CORRECTED, DROPPED, name};
 use crate::audio::wav;
 
@@ -35,15 +37,15 @@ const OF_THE_WHOLE: [&str; 12] = [
 ];
 
 struct Corrections {
-    table: Table,
+    table: CorrectionTable,
     /// Dropped segments go on with a mark.
     marks: bool,
 }
 
 pub fn open(setup: Setup, context: &mut dyn Context) -> Result<Job, StageError> {
     let table = match setup.files.get("table") {
-        Some(blob) => Table::read(&context.read(blob)?).map_err(StageError::failed)?,
-        None => Table::default(),
+        Some(blob) => CorrectionTable::read(&context.read(blob)?).map_err(StageError::failed)?,
+        None => CorrectionTable::default(),
     };
     let marks = setup.parameters.text("drops")? == kinds::MARK;
     Ok(Job::Gather(Box::new(Corrections { table, marks })))
@@ -51,7 +53,7 @@ pub fn open(setup: Setup, context: &mut dyn Context) -> Result<Job, StageError> 
 
 /// An item, or a part of one, or several joined.
 #[derive(Clone)]
-struct Part {
+struct ItemPart {
     /// The item that it has its fields from.
     at: usize,
     recording: Option<Arc<str>>,
@@ -62,8 +64,8 @@ struct Part {
     is_new: bool,
 }
 
-impl Part {
-    fn of(at: usize, item: &Item) -> Part {
+impl ItemPart {
+    fn of(at: usize, item: &Item) -> ItemPart {
         let number = |name: &str| item.fields.number(name).filter(|number| number.is_finite());
         let audio = item.fields.blob("audio").cloned();
         let place = (item.fields.get("recording"), number("start"), number("seconds"));
@@ -74,16 +76,16 @@ impl Part {
             _ => (None, 0.0, 0.0),
         };
         let name = audio.as_ref().map(|audio| name(&audio.digest)).unwrap_or_default();
-        Part { at, recording, name, start, seconds, audio, is_new: false }
+        ItemPart { at, recording, name, start, seconds, audio, is_new: false }
     }
 
-    fn with(&self, (audio, seconds): (Arc<Blob>, f64), start: f64) -> Part {
+    fn with(&self, (audio, seconds): (Arc<Blob>, f64), start: f64) -> ItemPart {
         let name = name(&audio.digest);
-        Part { name, start, seconds, audio: Some(audio), is_new: true, ..self.clone() }
+        ItemPart { name, start, seconds, audio: Some(audio), is_new: true, ..self.clone() }
     }
 }
 
-impl Segment for Part {
+impl CorrectableSegment for ItemPart {
     fn name(&self) -> &str {
         &self.name
     }
@@ -96,10 +98,10 @@ impl Segment for Part {
 
 struct Cutter<'c>(&'c mut dyn Context);
 
-impl AudioEditor<Part> for Cutter<'_> {
+impl AudioEditor<ItemPart> for Cutter<'_> {
     type Fault = StageError;
 
-    fn split(&mut self, part: &Part, at: f64) -> Result<Option<[Part; 2]>, StageError> {
+    fn split(&mut self, part: &ItemPart, at: f64) -> Result<Option<[ItemPart; 2]>, StageError> {
         let Some(audio) = &part.audio else { return Ok(None) };
         let mut sink = HashSink::default();
         sink.digest("split", &audio.digest);
@@ -115,7 +117,7 @@ impl AudioEditor<Part> for Cutter<'_> {
         }))
     }
 
-    fn join(&mut self, one: &Part, other: &Part) -> Result<Option<Part>, StageError> {
+    fn join(&mut self, one: &ItemPart, other: &ItemPart) -> Result<Option<ItemPart>, StageError> {
         let (Some(first), Some(second)) = (&one.audio, &other.audio) else { return Ok(None) };
         let mut sink = HashSink::default();
         sink.digest("join", &first.digest);
@@ -173,11 +175,11 @@ impl GatherJob for Corrections {
         context: &mut dyn Context,
     ) -> Result<GatherOutput, StageError> {
         let items = input.items("input")?;
-        let parts = items.iter().enumerate().map(|(at, item)| Part::of(at, item)).collect();
+        let parts = items.iter().enumerate().map(|(at, item)| ItemPart::of(at, item)).collect();
         let applied = apply(&self.table, parts, &mut Cutter(context));
         let applied = applied.map_err(|trouble| match trouble {
-            Trouble::AudioEditor(error) => error,
-            Trouble::Circle(_) => StageError::failed(trouble.to_string()),
+            CorrectionError::AudioEditor(error) => error,
+            CorrectionError::Circle(_) => StageError::failed(trouble.to_string()),
         })?;
         let mut counts = Counts::default();
         let (mut kept, mut rejects) = (Vec::new(), Vec::new());
@@ -214,7 +216,7 @@ impl GatherJob for Corrections {
 }
 
 /// A line without effect, as an item.
-fn unused(Unused { line, why }: &Unused) -> NewItem {
+fn unused(UnusedLine { line, why }: &UnusedLine) -> NewItem {
     let values = [
         ("line", NewValue::Number(line.number as f64)),
         ("segment", NewValue::Text(line.segment.clone())),
@@ -225,7 +227,7 @@ fn unused(Unused { line, why }: &Unused) -> NewItem {
     NewItem { id: format!("line-{:04}", line.number), values }
 }
 
-fn id_of<'a>(items: &'a [Item]) -> impl Fn(&Corrected<Part>) -> String + use<'a> {
+fn id_of<'a>(items: &'a [Item]) -> impl Fn(&CorrectedSegment<ItemPart>) -> String + use<'a> {
     |one| items[one.segment.at].id.to_string()
 }
 
@@ -234,11 +236,11 @@ impl Corrections {
     fn output(
         &self,
         items: &[Item],
-        one: &Corrected<Part>,
+        one: &CorrectedSegment<ItemPart>,
         ids: &mut HashSet<String>,
         counts: &mut Counts,
     ) -> Option<NewItem> {
-        let Corrected { segment: part, correction } = one;
+        let CorrectedSegment { segment: part, correction } = one;
         let item = &items[part.at];
         let mut new = match part.is_new {
             true => {
@@ -272,7 +274,7 @@ impl Corrections {
 }
 
 /// A part as an item, with an id that no other one has.
-fn cut(item: &Item, part: &Part, ids: &mut HashSet<String>) -> Option<NewItem> {
+fn cut(item: &Item, part: &ItemPart, ids: &mut HashSet<String>) -> Option<NewItem> {
     let own = item.fields.blob("audio").map(|audio| name(&audio.digest));
     // The id of a segment is its recording and the name of its sound.
     let is_own = |last: &str| own.as_ref().is_some_and(|own| last.starts_with(own.as_str()));

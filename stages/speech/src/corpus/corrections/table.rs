@@ -61,7 +61,7 @@ impl Correction {
 
 /// A line of the table.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Line {
+pub struct CorrectionLine {
     pub correction: Correction,
     /// The id of the segment as it is written, maybe with its recording in front.
     pub segment: String,
@@ -73,28 +73,28 @@ pub struct Line {
 
 /// Corrections by the name of the segment.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Table {
+pub struct CorrectionTable {
     columns: Vec<String>,
-    lines: BTreeMap<String, Line>,
+    lines: BTreeMap<String, CorrectionLine>,
 }
 
-impl Default for Table {
-    fn default() -> Table {
-        Table { columns: COLUMNS.map(str::to_owned).to_vec(), lines: BTreeMap::new() }
+impl Default for CorrectionTable {
+    fn default() -> CorrectionTable {
+        CorrectionTable { columns: COLUMNS.map(str::to_owned).to_vec(), lines: BTreeMap::new() }
     }
 }
 
-impl Table {
+impl CorrectionTable {
     /// Reads a table.
     ///
     /// # Errors
     ///
     /// The line, and what is wrong with it. Two different lines for one segment are an error, which
     /// names both.
-    pub fn read(bytes: &[u8]) -> Result<Table, String> {
+    pub fn read(bytes: &[u8]) -> Result<CorrectionTable, String> {
         let bytes = unmarked(bytes);
         if bytes.trim_ascii().is_empty() {
-            return Ok(Table::default());
+            return Ok(CorrectionTable::default());
         }
         let lines = [bytes, b"\n", END.as_bytes()].concat();
         let mut reader = csv::ReaderBuilder::new()
@@ -105,7 +105,7 @@ impl Table {
         let mut columns: Vec<String> =
             reader.headers().map_err(damaged)?.iter().map(str::to_owned).collect();
         if columns.iter().all(String::is_empty) {
-            return Ok(Table::default());
+            return Ok(CorrectionTable::default());
         }
         if !columns.iter().any(|column| column == SEGMENT) {
             let separator = match columns.iter().any(|column| column.contains([';', '\t'])) {
@@ -121,8 +121,8 @@ impl Table {
         let missing = COLUMNS.iter().filter(|own| !columns.iter().any(|column| column == *own));
         let missing: Vec<String> = missing.map(|own| (*own).to_owned()).collect();
         columns.extend(missing);
-        let mut table = Table { columns, lines: BTreeMap::new() };
-        let mut counted = Lines { bytes: &lines, at: 0, number: 1 };
+        let mut table = CorrectionTable { columns, lines: BTreeMap::new() };
+        let mut counted = LineCounter { bytes: &lines, at: 0, number: 1 };
         for record in reader.records() {
             let record = record.map_err(damaged)?;
             let number = counted.line_at(record.position().map_or(0, csv::Position::byte));
@@ -135,7 +135,7 @@ impl Table {
         Err("the last line of the corrections has a quotation mark that is not closed".to_owned())
     }
 
-    fn line_of(&self, record: &StringRecord, number: u64) -> Result<Line, String> {
+    fn line_of(&self, record: &StringRecord, number: u64) -> Result<CorrectionLine, String> {
         let cell = |name: &str| {
             let at = self.columns.iter().position(|column| column == name);
             at.and_then(|at| record.get(at)).unwrap_or_default()
@@ -186,14 +186,14 @@ impl Table {
         };
         let cells = record.iter().enumerate().filter(|(at, _)| self.is_remark(*at));
         let remarks = cells.map(|(at, cell)| (at, cell.to_owned())).collect();
-        Ok(Line { correction, segment, number, remarks })
+        Ok(CorrectionLine { correction, segment, number, remarks })
     }
 
     fn is_remark(&self, column: usize) -> bool {
         self.columns.get(column).is_some_and(|name| !COLUMNS.contains(&name.as_str()))
     }
 
-    fn add(&mut self, line: Line) -> Result<(), String> {
+    fn add(&mut self, line: CorrectionLine) -> Result<(), String> {
         let name = name_of(&line.segment);
         match self.lines.get(&name) {
             Some(known) if known.correction != line.correction => Err(format!(
@@ -243,12 +243,12 @@ impl Table {
         self.lines.is_empty()
     }
 
-    pub fn lines(&self) -> impl ExactSizeIterator<Item = (&str, &Line)> {
+    pub fn lines(&self) -> impl ExactSizeIterator<Item = (&str, &CorrectionLine)> {
         self.lines.iter().map(|(name, line)| (name.as_str(), line))
     }
 
     /// Corrects a segment, by its id. Its remarks stay. Returns its line from before.
-    pub fn set(&mut self, segment: &str, correction: Correction) -> Option<Line> {
+    pub fn set(&mut self, segment: &str, correction: Correction) -> Option<CorrectionLine> {
         let name = name_of(segment);
         let before = self.lines.get(&name).cloned();
         let remarks = before.as_ref().map(|line| line.remarks.clone()).unwrap_or_default();
@@ -256,12 +256,12 @@ impl Table {
             Some((recording, _)) => format!("{recording}/{name}"),
             None => name.clone(),
         };
-        self.lines.insert(name, Line { correction, segment, number: 0, remarks });
+        self.lines.insert(name, CorrectionLine { correction, segment, number: 0, remarks });
         before
     }
 
     /// Puts a line in the place of another one, or removes it. Returns the one from before.
-    pub fn put(&mut self, name: &str, line: Option<Line>) -> Option<Line> {
+    pub fn put(&mut self, name: &str, line: Option<CorrectionLine>) -> Option<CorrectionLine> {
         match line {
             Some(line) => self.lines.insert(name.to_owned(), line),
             None => self.lines.remove(name),
@@ -270,13 +270,13 @@ impl Table {
 }
 
 /// Counts lines with any ends: the positions of the reader are those of the line feed alone.
-struct Lines<'a> {
+struct LineCounter<'a> {
     bytes: &'a [u8],
     at: usize,
     number: u64,
 }
 
-impl Lines<'_> {
+impl LineCounter<'_> {
     /// The number of the line that a record begins on, at this byte or behind the line end there. Later
     /// records have later bytes.
     fn line_at(&mut self, byte: u64) -> u64 {
@@ -292,7 +292,7 @@ impl Lines<'_> {
 }
 
 /// The cell of a column that the table knows.
-fn cell(line: &Line, column: &str) -> Option<String> {
+fn cell(line: &CorrectionLine, column: &str) -> Option<String> {
     let correction = &line.correction;
     Some(match (column, correction) {
         (SEGMENT, _) => line.segment.clone(),
@@ -322,12 +322,13 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn read(text: &str) -> Table {
-        Table::read(text.as_bytes()).unwrap()
+    fn read(text: &str) -> CorrectionTable {
+        CorrectionTable::read(text.as_bytes()).unwrap()
     }
 
     fn refused(lines: &str) -> String {
-        Table::read(format!("segment,action,text,at,with\n{lines}").as_bytes()).unwrap_err()
+        CorrectionTable::read(format!("segment,action,text,at,with\n{lines}").as_bytes())
+            .unwrap_err()
     }
 
     #[test]
@@ -339,7 +340,7 @@ mod tests {
             r/dddd,join,,,eeee\n";
         assert_eq!(String::from_utf8(read(text).write().unwrap()).unwrap(), text);
         assert_eq!(read("").write().unwrap(), b"segment,action,text,at,with\n");
-        assert_eq!(Table::default(), read("segment,action,text,at,with\n"));
+        assert_eq!(CorrectionTable::default(), read("segment,action,text,at,with\n"));
     }
 
     #[test]
@@ -378,13 +379,13 @@ mod tests {
         for last in ["a,text,\"hello", "a,text,\"hello\n", "a,drop,,,\nb,,\"x,,\n\n"] {
             assert!(refused(last).contains("close the quotation mark"), "{last}");
         }
-        assert!(Table::read(b"segment,\"text\na,b\n").is_err());
+        assert!(CorrectionTable::read(b"segment,\"text\na,b\n").is_err());
         for line in ["a,text,Luko, milugu,,\n", "a,,Luko, milugu\n", "a,text,Luko,,milugu\n"] {
             assert!(refused(line).contains("a text with a comma in quotation marks"), "{line}");
         }
         for end in ["\n", "\r\n", "\r"] {
             let lines = ["segment,action,text,at,with", "a,drop,,,", "", "b,text,,,", ""].join(end);
-            let told = Table::read(lines.as_bytes()).unwrap_err();
+            let told = CorrectionTable::read(lines.as_bytes()).unwrap_err();
             assert!(told.contains("line 4 of the corrections has no text"), "{end:?}: {told}");
         }
         let mixed = read("segment,action,text,at,with\na,text,\"Yes\",,\r\nb,drop,,,\n");
@@ -392,10 +393,12 @@ mod tests {
         let two = refused("a,,x,,\nb,drop,,,\nr/a,,y,,\n");
         assert!(two.contains("lines 2 and 4 of the corrections differ for `a`"), "{two}");
         assert!(two.contains("text \"x\", and text \"y\""), "{two}");
-        assert!(Table::read(b"clip,text\na,b\n").unwrap_err().contains("no column `segment`"));
-        let twice = Table::read(b"segment,action,text,text\na,text,b,c\n").unwrap_err();
+        assert!(
+            CorrectionTable::read(b"clip,text\na,b\n").unwrap_err().contains("no column `segment`")
+        );
+        let twice = CorrectionTable::read(b"segment,action,text,text\na,text,b,c\n").unwrap_err();
         assert_eq!(twice, "the table of corrections has the column `text` twice");
-        let semicolons = Table::read(b"segment;text\na;b\n").unwrap_err();
+        let semicolons = CorrectionTable::read(b"segment;text\na;b\n").unwrap_err();
         assert!(semicolons.contains("separated by commas"), "{semicolons}");
         // Two people may have made the same correction.
         assert_eq!(read("segment,text\na,x\nr/a,x\n").lines().len(), 1);

@@ -8,7 +8,7 @@ use stage_formats::shapes::listed;
 
 /// The folder that names the speaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Speaker {
+pub enum SpeakerFolder {
     /// The first one below the data, unless that leaves a doubt.
     #[default]
     Auto,
@@ -54,13 +54,13 @@ pub struct UnclearSpeaker {
     levels: Vec<BTreeSet<String>>,
 }
 
-impl Speaker {
-    pub fn named(name: &str) -> Option<Speaker> {
+impl SpeakerFolder {
+    pub fn named(name: &str) -> Option<SpeakerFolder> {
         match name {
-            "auto" => Some(Speaker::Auto),
-            "last" => Some(Speaker::Last),
-            "none" => Some(Speaker::None),
-            name => LEVELS.iter().position(|level| *level == name).map(Speaker::Level),
+            "auto" => Some(SpeakerFolder::Auto),
+            "last" => Some(SpeakerFolder::Last),
+            "none" => Some(SpeakerFolder::None),
+            name => LEVELS.iter().position(|level| *level == name).map(SpeakerFolder::Level),
         }
     }
 
@@ -68,17 +68,17 @@ impl Speaker {
     pub fn of(self, id: &str) -> Option<&str> {
         let (folders, _) = id.rsplit_once('/')?;
         match self {
-            Speaker::Auto => folders.split('/').next(),
-            Speaker::Level(level) => folders.split('/').nth(level),
-            Speaker::Last => folders.rsplit('/').next(),
-            Speaker::None => None,
+            SpeakerFolder::Auto => folders.split('/').next(),
+            SpeakerFolder::Level(level) => folders.split('/').nth(level),
+            SpeakerFolder::Last => folders.rsplit('/').next(),
+            SpeakerFolder::None => None,
         }
     }
 
     /// An error if the first folders of clips may be no speakers: there is only one of them, or all
     /// have names of parts of a corpus, and there are several folders in them.
     pub fn check<'a>(self, ids: impl Iterator<Item = &'a str>) -> Result<(), UnclearSpeaker> {
-        if self != Speaker::Auto {
+        if self != SpeakerFolder::Auto {
             return Ok(());
         }
         let mut levels: Vec<BTreeSet<String>> = Vec::new();
@@ -146,21 +146,21 @@ mod tests {
     use super::*;
 
     fn is_clear(ids: &[&str]) -> bool {
-        Speaker::Auto.check(ids.iter().copied()).is_ok()
+        SpeakerFolder::Auto.check(ids.iter().copied()).is_ok()
     }
 
     #[test]
     fn each_choice_takes_its_folder() {
-        let speaker = |name: &str| Speaker::named(name).and_then(|one| one.of("a/b/c/d"));
+        let speaker = |name: &str| SpeakerFolder::named(name).and_then(|one| one.of("a/b/c/d"));
         assert_eq!(speaker("auto"), Some("a"));
         assert_eq!(speaker("first"), Some("a"));
         assert_eq!(speaker("second"), Some("b"));
         assert_eq!(speaker("third"), Some("c"));
         assert_eq!(speaker("last"), Some("c"));
         assert_eq!(speaker("none"), None);
-        assert_eq!(Speaker::Level(2).of("a/b/c"), None);
-        assert_eq!(Speaker::Auto.of("top"), None);
-        assert_eq!(Speaker::named("fourth"), None);
+        assert_eq!(SpeakerFolder::Level(2).of("a/b/c"), None);
+        assert_eq!(SpeakerFolder::Auto.of("top"), None);
+        assert_eq!(SpeakerFolder::named("fourth"), None);
     }
 
     #[test]
@@ -182,7 +182,7 @@ mod tests {
         ] {
             assert!(!is_clear(ids), "{ids:?}");
         }
-        let unclear = Speaker::Auto.check(["wavs/aino/a", "wavs/eero/e"].into_iter());
+        let unclear = SpeakerFolder::Auto.check(["wavs/aino/a", "wavs/eero/e"].into_iter());
         let error = unclear.err().map(|unclear| unclear.error("data"));
         let Some(StageError::Failed { message, help: Some(help) }) = error else {
             panic!("{error:?}")

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn rows(text: &str) -> Rows {
-    read(text.as_bytes(), &Options::default()).unwrap()
+    read(text.as_bytes(), &JsonlOptions::default()).unwrap()
 }
 
 fn problems(text: &str) -> Vec<String> {
@@ -38,7 +38,7 @@ fn a_byte_order_mark_before_the_first_line_is_no_part_of_it() {
 
 #[test]
 fn names_can_be_declared() {
-    let options = Options { file: vec!["x.y".to_owned()], ..Options::default() };
+    let options = JsonlOptions { file: vec!["x.y".to_owned()], ..JsonlOptions::default() };
     let rows = read(b"{\"x\": {\"y\": \"a.wav\"}, \"text\": \"Hei\"}\n", &options).unwrap();
     assert_eq!(rows.records[0].file, "a.wav");
 }
@@ -108,7 +108,7 @@ fn offsets_of_nemo_are_parts_and_a_duration_alone_is_one_of_the_whole() {
     assert_eq!(parts(&format!("{one}{first}")), expected);
     let whole = rows(first);
     assert_eq!(whole.records[0].part, None);
-    let off = Options { parts: PartRule::Off, ..Options::default() };
+    let off = JsonlOptions { parts: PartRule::Off, ..JsonlOptions::default() };
     let off = read(one.as_bytes(), &off).unwrap();
     assert_eq!(
         (off.records[0].part, &off.records[0].fields["offset"]),
@@ -173,7 +173,8 @@ fn each_supervision_of_a_cut_is_a_clip() {
     ];
     assert_eq!(parts(&two), expected);
     assert_eq!(rows(&two).records[1].text.as_deref(), Some("y"));
-    let declared = Options { text: vec!["supervisions.0.text".to_owned()], ..Options::default() };
+    let declared =
+        JsonlOptions { text: vec!["supervisions.0.text".to_owned()], ..JsonlOptions::default() };
     assert_eq!(read(two.as_bytes(), &declared).unwrap().records[1].text.as_deref(), Some("y"));
 }
 
@@ -212,7 +213,7 @@ fn cuts_that_are_more_than_a_part_of_a_file_are_refused() {
 
 #[test]
 fn files_that_are_no_json_lines_are_named() {
-    let error = |text: &str| read(text.as_bytes(), &Options::default()).unwrap_err();
+    let error = |text: &str| read(text.as_bytes(), &JsonlOptions::default()).unwrap_err();
     assert_eq!(
         error("a.wav|Hei\nb.wav|Moi\n"),
         CorpusError::NotJsonLines { line: "a.wav|Hei".to_owned() }
@@ -225,14 +226,14 @@ fn files_that_are_no_json_lines_are_named() {
 proptest! {
     #[test]
     fn any_bytes_give_rows_or_rejects(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-        let _ = read(&bytes, &Options::default());
+        let _ = read(&bytes, &JsonlOptions::default());
     }
 
     #[test]
     fn a_file_cut_anywhere_loses_only_its_last_line(cut in 0usize..120) {
         let text: String = (0..3).map(|n| format!("{{\"path\": \"{n}.wav\", \"text\": \"äö\"}}\n")).collect();
         let cut = cut.min(text.len());
-        let rows = read(&text.as_bytes()[..cut], &Options::default()).unwrap();
+        let rows = read(&text.as_bytes()[..cut], &JsonlOptions::default()).unwrap();
         let whole = text.as_bytes()[..cut].iter().filter(|byte| **byte == b'\n').count();
         prop_assert!(rows.records.len() >= whole);
         prop_assert!(rows.rejects.len() <= 1);

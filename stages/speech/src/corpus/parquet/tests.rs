@@ -81,10 +81,11 @@ fn read_all(file: Bytes) -> Result<(Rows, Vec<(u64, Bytes)>), CorpusError> {
 
 fn read_parts(file: Arc<dyn FileParts>) -> Result<(Rows, Vec<(u64, Bytes)>), CorpusError> {
     let mut kept = Vec::new();
-    let clips = read(Pages(file), &Options::default(), |row, bytes| -> Result<(), CorpusError> {
-        kept.push((row, bytes));
-        Ok(())
-    })?;
+    let clips =
+        read(Pages(file), &ParquetOptions::default(), |row, bytes| -> Result<(), CorpusError> {
+            kept.push((row, bytes));
+            Ok(())
+        })?;
     Ok((clips.rows, kept))
 }
 
@@ -135,7 +136,7 @@ fn rows_without_audio_or_text_are_named_with_their_row_group() {
 
 #[test]
 fn a_declared_column_that_is_not_there_is_an_error_with_the_columns() {
-    let options = Options { text: Some("words".to_owned()), ..Options::default() };
+    let options = ParquetOptions { text: Some("words".to_owned()), ..ParquetOptions::default() };
     let error =
         read(file(&clips(), Compression::SNAPPY), &options, |_, _| Ok::<(), CorpusError>(()));
     assert_eq!(
@@ -181,7 +182,7 @@ fn clips_without_a_path_or_with_a_common_one_are_numbered() {
     let clip = |path, text| Clip { bytes: Some(b"RIFF"), path, text, speaker: 1 };
     for path in ["", "audio.wav"] {
         let file = file(&[clip(path, "x"), clip(path, "y")], Compression::SNAPPY);
-        let options = Options { name: "train-0".to_owned(), ..Options::default() };
+        let options = ParquetOptions { name: "train-0".to_owned(), ..ParquetOptions::default() };
         let keep = |_, _| Ok::<(), CorpusError>(());
         let found = read(Pages(Arc::new(file)), &options, keep).unwrap();
         let ids: Vec<&str> = found.rows.records.iter().map(|record| record.id.as_str()).collect();
@@ -192,7 +193,7 @@ fn clips_without_a_path_or_with_a_common_one_are_numbered() {
 #[test]
 fn mistakes_in_the_columns_name_the_parameter() {
     let told = |audio: &str| {
-        let options = Options { audio: Some(audio.to_owned()), ..Options::default() };
+        let options = ParquetOptions { audio: Some(audio.to_owned()), ..ParquetOptions::default() };
         let keep = |_, _| Ok::<(), CorpusError>(());
         read(file(&clips(), Compression::SNAPPY), &options, keep).unwrap_err().to_string()
     };

@@ -13,11 +13,11 @@ use cache::Digest;
 use stage_core::key::{HashSink, Sink};
 use stage_core::{Blob, Fields, FileParts, Reject, StageError, Value as FieldValue, World};
 
-use super::{Row, RowFile};
-use crate::audio::fault::Trouble;
+use super::{FileRow, RowFile};
+use crate::audio::fault::ReadError;
 use crate::corpus::RowProblem;
-use crate::corpus::cut::{Cut, cut};
-use crate::corpus::items::Clip;
+use crate::corpus::cut::{PartClip, cut};
+use crate::corpus::items::RowAudio;
 use crate::corpus::part::Part;
 
 /// The version of a cut: another one forgets those that are remembered.
@@ -26,7 +26,7 @@ const VERSION: i64 = 1;
 const WAITING_CUTS: usize = 4;
 
 /// A recording with its parts that are not remembered, by the number of their row.
-struct Recording {
+struct RecordingParts {
     file: Arc<dyn FileParts>,
     rows: Vec<usize>,
     parts: Vec<Part>,
@@ -34,17 +34,17 @@ struct Recording {
 
 /// The result of a thread.
 enum Message {
-    Cut { row: usize, cut: Result<Cut, RowProblem> },
-    Ended { recording: usize, result: Result<(), Trouble> },
+    Cut { row: usize, cut: Result<PartClip, RowProblem> },
+    Ended { recording: usize, result: Result<(), ReadError> },
 }
 
-type Clips = HashMap<usize, Result<Clip, Reject>>;
+type Clips = HashMap<usize, Result<RowAudio, Reject>>;
 
 impl RowFile {
     /// The clips of the rows that are parts of their files, by the number of the row.
     pub(super) fn cut_parts(
         &self,
-        rows: &[Row],
+        rows: &[FileRow],
         world: &mut dyn World,
     ) -> Result<Clips, StageError> {
         let mut by_path: BTreeMap<&str, Vec<(usize, Part)>> = BTreeMap::new();
@@ -63,7 +63,7 @@ impl RowFile {
                     continue;
                 }
             };
-            let mut recording = Recording { file, rows: Vec::new(), parts: Vec::new() };
+            let mut recording = RecordingParts { file, rows: Vec::new(), parts: Vec::new() };
             for (at, part) in parts {
                 match recall(&key(&rows[at].fact.digest, &part), world)? {
                     Some(clip) => drop(clips.insert(at, Ok(clip))),
@@ -88,8 +88,8 @@ impl RowFile {
 
     fn cut_all(
         &self,
-        recordings: &[Recording],
-        rows: &[Row],
+        recordings: &[RecordingParts],
+        rows: &[FileRow],
         world: &mut dyn World,
         clips: &mut Clips,
     ) -> Result<(), StageError> {
@@ -140,7 +140,7 @@ impl RowFile {
         })
     }
 
-    fn refused(&self, row: &Row, problem: &RowProblem) -> Reject {
+    fn refused(&self, row: &FileRow, problem: &RowProblem) -> Reject {
         let (number, id) = (row.record.row, &row.record.id);
         let file = self.audio.join(&row.path);
         Reject::new(problem.code(), format!("row {number} `{id}` (`{file}`): {problem}"))
@@ -148,18 +148,18 @@ impl RowFile {
 }
 
 /// Reads recordings until none is left.
-fn read_some(recordings: &[Recording], next: &AtomicUsize, sender: &SyncSender<Message>) {
+fn read_some(recordings: &[RecordingParts], next: &AtomicUsize, sender: &SyncSender<Message>) {
     loop {
         let at = next.fetch_add(1, Ordering::Relaxed);
         let Some(recording) = recordings.get(at) else { return };
-        let mut each = |part: usize, cut: Result<Cut, RowProblem>| {
+        let mut each = |part: usize, cut: Result<PartClip, RowProblem>| {
             let row = recording.rows[part];
             let _ = sender.send(Message::Cut { row, cut });
         };
         let work = || cut(recording.file.clone(), &recording.parts, &mut each);
         let result = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
             let error = std::io::Error::other("the decoder failed");
-            Err(Trouble::Io(error))
+            Err(ReadError::Io(error))
         });
         if sender.send(Message::Ended { recording: at, result }).is_err() {
             return;
@@ -178,15 +178,15 @@ fn key(recording: &Digest, part: &Part) -> Digest {
     sink.finish()
 }
 
-fn recall(key: &Digest, world: &mut dyn World) -> Result<Option<Clip>, StageError> {
+fn recall(key: &Digest, world: &mut dyn World) -> Result<Option<RowAudio>, StageError> {
     let known = world.recall(key)?;
     Ok(known.and_then(|fields| {
         let audio = Blob::clone(fields.blob("audio")?);
-        Some(Clip { audio, seconds: fields.number("seconds") })
+        Some(RowAudio { audio, seconds: fields.number("seconds") })
     }))
 }
 
-fn keep(row: &Row, cut: Cut, world: &mut dyn World) -> Result<Clip, StageError> {
+fn keep(row: &FileRow, cut: PartClip, world: &mut dyn World) -> Result<RowAudio, StageError> {
     let audio = match cut.bytes {
         Some(bytes) => world.keep(Blob::RECORDING, Bytes::from(bytes))?,
         None => {
@@ -200,5 +200,5 @@ fn keep(row: &Row, cut: Cut, world: &mut dyn World) -> Result<Clip, StageError> 
         fields.set("seconds", FieldValue::Number(cut.seconds));
         world.remember(&key(&row.fact.digest, &part), &fields)?;
     }
-    Ok(Clip { audio, seconds: Some(cut.seconds) })
+    Ok(RowAudio { audio, seconds: Some(cut.seconds) })
 }

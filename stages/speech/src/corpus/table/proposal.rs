@@ -3,11 +3,11 @@
 
 use std::collections::HashSet;
 
-use super::Line;
+use super::TableRow;
 use crate::corpus::path;
 
 /// The list as it is written in a manifest.
-pub(super) fn columns(lines: &[Line], width: usize) -> String {
+pub(super) fn columns(lines: &[TableRow], width: usize) -> String {
     let rows: Vec<Vec<String>> =
         lines.iter().filter(|line| line.cells.len() == width).map(cells).collect();
     let facts: Vec<Facts> = (0..width).map(|at| Facts::of(&rows, at)).collect();
@@ -40,7 +40,7 @@ pub(super) fn columns(lines: &[Line], width: usize) -> String {
     format!("[{}]", quoted.collect::<Vec<_>>().join(", "))
 }
 
-fn cells(line: &Line) -> Vec<String> {
+fn cells(line: &TableRow) -> Vec<String> {
     line.text_cells().iter().map(|cell| cell.trim().to_owned()).collect()
 }
 

@@ -2,10 +2,10 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::corpus::{RowReject, Value};
+use crate::corpus::{QuarantinedRow, Value};
 
 fn rows(text: &str) -> Rows {
-    read(text.as_bytes(), &Options::default()).unwrap()
+    read(text.as_bytes(), &TableOptions::default()).unwrap()
 }
 
 fn brief(record: &RowRecord) -> (&str, &str, Option<&str>) {
@@ -51,9 +51,9 @@ fn a_header_names_the_columns_and_the_rest_are_fields() {
 
 #[test]
 fn declared_columns_overrule_and_can_skip() {
-    let options = Options {
+    let options = TableOptions {
         columns: ["file", "-", "text", "mood"].map(String::from).to_vec(),
-        ..Options::default()
+        ..TableOptions::default()
     };
     let rows = read(b"a.wav|x|Hei|glad\n", &options).unwrap();
     assert_eq!(brief(&rows.records[0]), ("a", "Hei", None));
@@ -71,13 +71,14 @@ fn comma_tables_may_quote_cells_over_several_lines() {
 
 #[test]
 fn a_quote_that_swallows_the_file_is_an_error_that_says_where() {
-    let error = read(b"file,text\na,ok\nb,\"open\nc,ok\nd,ok\n", &Options::default()).unwrap_err();
+    let error =
+        read(b"file,text\na,ok\nb,\"open\nc,ok\nd,ok\n", &TableOptions::default()).unwrap_err();
     assert_eq!(error, CorpusError::UnclosedQuote { row: 3, offset: 15 });
 }
 
 #[test]
 fn a_table_cut_inside_a_quoted_cell_is_not_taken_for_whole() {
-    let error = read(b"file,text\na,ok\nb,\"cut sho", &Options::default()).unwrap_err();
+    let error = read(b"file,text\na,ok\nb,\"cut sho", &TableOptions::default()).unwrap_err();
     assert_eq!(error, CorpusError::UnclosedQuote { row: 3, offset: 15 });
     assert_eq!(rows("file,text\na,a 5\" pipe").records.len(), 1);
 }
@@ -101,7 +102,7 @@ fn each_bad_row_says_what_is_wrong_and_the_others_stay() {
 
 #[test]
 fn bytes_that_are_not_utf8_cost_one_row() {
-    let rows = read(b"a|x\nb|\xE4\xE4\nc|z\n", &Options::default()).unwrap();
+    let rows = read(b"a|x\nb|\xE4\xE4\nc|z\n", &TableOptions::default()).unwrap();
     assert_eq!(rows.records.len(), 2);
     assert_eq!(rows.rejects[0].problem, RowProblem::NotUtf8 { at: 2 });
 }
@@ -122,14 +123,18 @@ fn rows_that_share_an_id_are_all_rejected_unless_they_are_the_same() {
     let clash = RowProblem::DuplicateId { id: "a".to_owned(), first: 1, second: 3 };
     let expected: Vec<(u64, RowProblem)> =
         vec![(1, clash.clone()), (3, clash), (4, RowProblem::Repeated { first: 2 })];
-    let found: Vec<_> =
-        rows.rejects.into_iter().map(|RowReject { row, problem, .. }| (row, problem)).collect();
+    let found: Vec<_> = rows
+        .rejects
+        .into_iter()
+        .map(|QuarantinedRow { row, problem, .. }| (row, problem))
+        .collect();
     assert_eq!(found, expected);
 }
 
 #[test]
 fn what_makes_the_whole_table_meaningless_is_an_error() {
-    let error = |text: &str| read(text.as_bytes(), &Options::default()).unwrap_err().to_string();
+    let error =
+        |text: &str| read(text.as_bytes(), &TableOptions::default()).unwrap_err().to_string();
     assert_eq!(error(""), "the table is empty");
     assert_eq!(
         error("hello\n"),
@@ -140,7 +145,7 @@ fn what_makes_the_whole_table_meaningless_is_an_error() {
         error("path|wav|text\n"),
         "the columns `path` and `wav` both look like the file; set `columns`"
     );
-    assert_eq!(read(b"\xFF\xFEa\0", &Options::default()).unwrap_err(), CorpusError::Utf16);
+    assert_eq!(read(b"\xFF\xFEa\0", &TableOptions::default()).unwrap_err(), CorpusError::Utf16);
 }
 
 #[test]
@@ -153,7 +158,7 @@ fn a_semicolon_separates_where_it_comes_first() {
 
 #[test]
 fn files_that_are_no_tables_are_named() {
-    let error = |text: &str| read(text.as_bytes(), &Options::default()).unwrap_err();
+    let error = |text: &str| read(text.as_bytes(), &TableOptions::default()).unwrap_err();
     assert_eq!(error("{\"path\": \"a.wav\", \"text\": \"x|y\"}\n"), CorpusError::JsonLines);
     assert_eq!(error("a.wav|x\rb.wav|y\r"), CorpusError::CarriageReturns);
     assert_eq!(error("a\0.\0w\0a\0v\0|\0x\0\n\0"), CorpusError::Utf16);
@@ -177,7 +182,7 @@ fn start_and_end_are_parts_of_a_file() {
             ("b".to_owned(), None),
         ]
     );
-    let off = Options { parts: PartRule::Off, ..Options::default() };
+    let off = TableOptions { parts: PartRule::Off, ..TableOptions::default() };
     let off = read(b"file,start,end,text\na.wav,0.5,1.25,x\n", &off).unwrap();
     assert_eq!(off.records[0].part, None);
     assert_eq!(off.records[0].fields["end"], Value::Text("1.25".to_owned()));
@@ -187,7 +192,7 @@ fn start_and_end_are_parts_of_a_file() {
 
 #[test]
 fn a_table_without_a_header_gets_a_proposal_for_its_columns() {
-    let proposal = |text: &str| match read(text.as_bytes(), &Options::default()).unwrap_err() {
+    let proposal = |text: &str| match read(text.as_bytes(), &TableOptions::default()).unwrap_err() {
         CorpusError::UnknownColumns { proposal, .. } | CorpusError::UnclearColumns { proposal } => {
             proposal
         }
@@ -201,7 +206,7 @@ fn a_table_without_a_header_gets_a_proposal_for_its_columns() {
     assert_eq!(proposal(timed), r#"["file", "start", "end", "text"]"#);
     let last = "Hello there you.|x|a.wav|1\nGood day to you.|y|b.wav|2\n";
     assert_eq!(proposal(last), r#"["text", "speaker", "file", "-"]"#);
-    let help = read(sovits.as_bytes(), &Options::default()).unwrap_err().help().unwrap();
+    let help = read(sovits.as_bytes(), &TableOptions::default()).unwrap_err().help().unwrap();
     assert!(
         help.contains(r#"write `columns = ["file", "speaker", "language", "text"]`"#),
         "{help}"
@@ -212,7 +217,7 @@ proptest! {
     #[test]
     fn any_bytes_give_rows_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..400), quoted: bool) {
         let quoting = if quoted { Quoting::On } else { Quoting::Off };
-        if let Ok(rows) = read(&bytes, &Options { quoting, ..Options::default() }) {
+        if let Ok(rows) = read(&bytes, &TableOptions { quoting, ..TableOptions::default() }) {
             let lines = bytes.iter().filter(|byte| **byte == b'\n').count() + 1;
             prop_assert!(rows.records.len() + rows.rejects.len() <= lines);
         }
@@ -227,7 +232,7 @@ proptest! {
         let table: String = cells.iter().enumerate()
             .map(|(index, (file, text))| format!("{index}{file}|{text}{end}{}", end.repeat(blank)))
             .collect();
-        let rows = read(table.as_bytes(), &Options::default()).unwrap();
+        let rows = read(table.as_bytes(), &TableOptions::default()).unwrap();
         prop_assert_eq!(rows.records.len(), cells.len());
         for (index, (record, (file, text))) in rows.records.iter().zip(&cells).enumerate() {
             prop_assert_eq!(&record.id, &format!("{index}{file}"));

@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::Line;
+use super::TableRow;
 use crate::corpus::CorpusError;
 
 type Names = [&'static str; 3];
@@ -23,7 +23,7 @@ const SAME_TEXT: f64 = 0.3;
 const FEW_ROWS: usize = 8;
 
 /// The names of the columns; true if they are the documented order, without evidence.
-pub(super) fn names(lines: &[Line]) -> Result<(Names, bool), CorpusError> {
+pub(super) fn names(lines: &[TableRow]) -> Result<(Names, bool), CorpusError> {
     let rows: Vec<[String; 2]> = lines.iter().filter_map(cells).collect();
     let [second, third] = [0, 1].map(|column| Evidence::of(rows.iter().map(|row| &row[column])));
     if third.filled == 0 {
@@ -49,7 +49,7 @@ pub(super) fn names(lines: &[Line]) -> Result<(Names, bool), CorpusError> {
 }
 
 /// The second and the third cell of a row with three.
-fn cells(line: &Line) -> Option<[String; 2]> {
+fn cells(line: &TableRow) -> Option<[String; 2]> {
     let cell = |index| line.cells.get(index).map(String::from_utf8_lossy);
     let (second, third) = (cell(1)?, cell(2)?);
     (line.cells.len() == 3).then(|| [second.trim().to_owned(), third.trim().to_owned()])

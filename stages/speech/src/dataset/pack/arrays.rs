@@ -2,7 +2,7 @@
 
 use stage_formats::npy::{self, IntArray, Width};
 
-use super::{Entry, PackError, checked};
+use super::{PackClip, PackError, checked};
 
 /// A shard as two files.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub struct ArrayShard {
 /// One clip of the index. The fields are written in this order.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Place {
+struct IndexEntry {
     frames: u64,
     id: String,
     speaker: String,
@@ -24,7 +24,7 @@ struct Place {
     text: String,
 }
 
-pub fn write(entries: &[Entry], width: Width) -> Result<ArrayShard, PackError> {
+pub fn write(entries: &[PackClip], width: Width) -> Result<ArrayShard, PackError> {
     let sorted = checked(entries)?;
     let codebooks = sorted.first().map_or(0, |(_, codebooks, _)| *codebooks);
     let total: usize = sorted.iter().map(|(_, _, frames)| frames).sum();
@@ -35,10 +35,10 @@ pub fn write(entries: &[Entry], width: Width) -> Result<ArrayShard, PackError> {
         }
     }
     let mut start = 0;
-    let places: Vec<Place> = sorted
+    let places: Vec<IndexEntry> = sorted
         .iter()
         .map(|(entry, _, frames)| {
-            let place = Place {
+            let place = IndexEntry {
                 frames: *frames as u64,
                 id: entry.id.clone(),
                 speaker: entry.speaker.clone(),
@@ -58,9 +58,9 @@ pub fn write(entries: &[Entry], width: Width) -> Result<ArrayShard, PackError> {
 }
 
 /// Reads a shard back, and checks every position against the array.
-pub fn read(tokens: &[u8], index: &[u8]) -> Result<Vec<Entry>, PackError> {
+pub fn read(tokens: &[u8], index: &[u8]) -> Result<Vec<PackClip>, PackError> {
     let array = npy::read(tokens)?;
-    let places: Vec<Place> = serde_json::from_slice(index)
+    let places: Vec<IndexEntry> = serde_json::from_slice(index)
         .map_err(|error| PackError::Index { message: error.to_string() })?;
     let [codebooks, total] = array.shape[..] else {
         return Err(PackError::Shape { id: String::new(), shape: array.shape });
@@ -78,7 +78,7 @@ pub fn read(tokens: &[u8], index: &[u8]) -> Result<Vec<Entry>, PackError> {
             };
             let values = (0..codebooks).flat_map(row).collect();
             let codes = IntArray { shape: vec![codebooks, place.frames], values };
-            Ok(Entry { id: place.id, speaker: place.speaker, text: place.text, codes })
+            Ok(PackClip { id: place.id, speaker: place.speaker, text: place.text, codes })
         })
         .collect()
 }

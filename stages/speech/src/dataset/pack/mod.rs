@@ -12,7 +12,7 @@ use stage_formats::npy::IntArray;
 
 /// A clip to pack.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct PackClip {
     pub id: String,
     pub speaker: String,
     pub text: String,
@@ -45,7 +45,7 @@ pub fn shard_of(id: &str, shards: u32) -> u32 {
 }
 
 /// Codebooks and frames of one clip.
-fn dimensions(entry: &Entry) -> Result<(usize, usize), PackError> {
+fn dimensions(entry: &PackClip) -> Result<(usize, usize), PackError> {
     match entry.codes.shape.as_slice() {
         [codebooks, frames]
             if codebooks.checked_mul(*frames) == Some(entry.codes.values.len() as u64) =>
@@ -57,7 +57,7 @@ fn dimensions(entry: &Entry) -> Result<(usize, usize), PackError> {
 }
 
 /// Sorted by id, and all with the same number of codebooks as the first.
-fn checked(entries: &[Entry]) -> Result<Vec<(&Entry, usize, usize)>, PackError> {
+fn checked(entries: &[PackClip]) -> Result<Vec<(&PackClip, usize, usize)>, PackError> {
     let mut sorted = Vec::with_capacity(entries.len());
     for entry in entries {
         let (codebooks, frames) = dimensions(entry)?;

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use stage_formats::protos::{self, FOLDER, Semantics, Sentence, TextData};
 
-use super::{Entry, PackError, checked};
+use super::{PackClip, PackError, checked};
 
 /// Packs clips: a record for each speaker by name, clips by id.
-pub fn write(entries: &[Entry]) -> Result<Vec<u8>, PackError> {
+pub fn write(entries: &[PackClip]) -> Result<Vec<u8>, PackError> {
     let mut speakers: BTreeMap<&str, Vec<Sentence>> = BTreeMap::new();
     for (entry, codebooks, frames) in checked(entries)? {
         let sentence = sentence(entry, codebooks, frames)?;
@@ -22,7 +22,7 @@ pub fn write(entries: &[Entry]) -> Result<Vec<u8>, PackError> {
     Ok(protos::write(&records)?)
 }
 
-fn sentence(entry: &Entry, codebooks: usize, frames: usize) -> Result<Sentence, PackError> {
+fn sentence(entry: &PackClip, codebooks: usize, frames: usize) -> Result<Sentence, PackError> {
     let token = |value: &i64| {
         u32::try_from(*value).map_err(|_| PackError::Token { id: entry.id.clone(), value: *value })
     };

@@ -11,19 +11,19 @@ use stage_core::{
 };
 use stage_formats::npy::{self, Width};
 
-use super::{Entry, PackError, arrays, protos, shard_of};
+use super::{PackClip, PackError, arrays, protos, shard_of};
 use crate::plain::{JSON, unknown_choice};
 
 const READS: [&str; 3] = ["speaker", "text", "tokens"];
 
 #[derive(Clone, Copy)]
-enum Format {
+enum PackFormat {
     Protos,
     Arrays(Width),
 }
 
 struct Pack {
-    format: Format,
+    format: PackFormat,
     shards: u32,
 }
 
@@ -35,8 +35,8 @@ pub(in crate::dataset) fn open(setup: Setup, _: &mut dyn Context) -> Result<Job,
         other => return Err(unknown_choice("integers", other)),
     };
     let format = match parameters.text("format")? {
-        "protos" => Format::Protos,
-        "npy" => Format::Arrays(width),
+        "protos" => PackFormat::Protos,
+        "npy" => PackFormat::Arrays(width),
         other => return Err(unknown_choice("format", other)),
     };
     let shards = u32::try_from(parameters.integer("shards")?).unwrap_or(1);
@@ -84,10 +84,10 @@ impl Pack {
     fn key(&self, shard: u32, items: &[&Item]) -> Digest {
         let mut sink = HashSink::default();
         let format = match self.format {
-            Format::Protos => "protos",
-            Format::Arrays(Width::I64) => "npy i64",
-            Format::Arrays(Width::I32) => "npy i32",
-            Format::Arrays(Width::U16) => "npy u16",
+            PackFormat::Protos => "protos",
+            PackFormat::Arrays(Width::I64) => "npy i64",
+            PackFormat::Arrays(Width::I32) => "npy i32",
+            PackFormat::Arrays(Width::U16) => "npy u16",
         };
         sink.text("format", format);
         sink.integer("shard", i64::from(shard));
@@ -104,17 +104,17 @@ impl Pack {
         items: &[&Item],
         context: &mut dyn Context,
     ) -> Result<Fields, StageError> {
-        let entries: Result<Vec<Entry>, StageError> =
+        let entries: Result<Vec<PackClip>, StageError> =
             items.iter().map(|item| entry(item, context)).collect();
         let failed = |error: PackError| StageError::failed(error.to_string());
         let name = format!("{shard:08}");
         let output = match self.format {
-            Format::Protos => {
+            PackFormat::Protos => {
                 let bytes = protos::write(&entries?).map_err(failed)?;
                 Output::default()
                     .with(format!("{name}.protos"), NewValue::bytes("shard/protos", bytes))
             }
-            Format::Arrays(width) => {
+            PackFormat::Arrays(width) => {
                 let files = arrays::write(&entries?, width).map_err(failed)?;
                 Output::default()
                     .with(format!("{name}.npy"), NewValue::bytes("shard/npy", files.tokens))
@@ -125,7 +125,7 @@ impl Pack {
     }
 }
 
-fn entry(item: &Item, context: &mut dyn Context) -> Result<Entry, StageError> {
+fn entry(item: &Item, context: &mut dyn Context) -> Result<PackClip, StageError> {
     let missing = |field: &str| {
         StageError::failed(format!("the item `{}` has no field `{field}` to pack", item.id))
     };
@@ -133,7 +133,7 @@ fn entry(item: &Item, context: &mut dyn Context) -> Result<Entry, StageError> {
     let codes = npy::read(&context.read(blob)?).map_err(|error| {
         StageError::failed(format!("the tokens of `{}` cannot be read: {error}", item.id))
     })?;
-    Ok(Entry {
+    Ok(PackClip {
         id: item.id.to_string(),
         speaker: item.fields.text("speaker").unwrap_or_default().to_owned(),
         text: item.fields.text("text").ok_or_else(|| missing("text"))?.to_owned(),

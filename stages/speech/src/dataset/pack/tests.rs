@@ -6,17 +6,22 @@ use stage_formats::protos as shards;
 
 use super::*;
 
-fn entry(id: &str, speaker: &str, frames: u64) -> Entry {
+fn entry(id: &str, speaker: &str, frames: u64) -> PackClip {
     let values = (0..2 * frames as i64).map(|index| index * 300).collect();
     let codes = IntArray { shape: vec![2, frames], values };
-    Entry { id: id.to_owned(), speaker: speaker.to_owned(), text: format!("text of {id}"), codes }
+    PackClip {
+        id: id.to_owned(),
+        speaker: speaker.to_owned(),
+        text: format!("text of {id}"),
+        codes,
+    }
 }
 
 #[test]
 fn a_new_clip_touches_one_shard() {
     let ids: Vec<String> = (0..400).map(|number| format!("clip{number}")).collect();
     let shards = |ids: &[String]| -> Vec<Vec<u8>> {
-        let entries: Vec<Entry> = ids.iter().rev().map(|id| entry(id, "anna", 3)).collect();
+        let entries: Vec<PackClip> = ids.iter().rev().map(|id| entry(id, "anna", 3)).collect();
         let of = |shard| {
             entries
                 .iter()
@@ -82,7 +87,7 @@ proptest! {
 
     #[test]
     fn records_come_back(lengths in proptest::collection::vec(0u64..6, 0..8)) {
-        let entries: Vec<Entry> = lengths.iter().enumerate()
+        let entries: Vec<PackClip> = lengths.iter().enumerate()
             .map(|(index, frames)| entry(&format!("id{index}"), if index % 2 == 0 { "a" } else { "b" }, *frames))
             .collect();
         let bytes = protos::write(&entries).unwrap();

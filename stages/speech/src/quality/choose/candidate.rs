@@ -4,7 +4,7 @@ use serde::Serialize;
 use stage_core::{Item, StageError};
 use stage_formats::checkpoint::{HELD_OUT, STEP};
 
-use crate::statistics::table::Table;
+use crate::statistics::table::SentenceTable;
 
 #[derive(Debug, Clone)]
 pub struct Candidate {
@@ -17,12 +17,12 @@ pub struct Candidate {
     /// The reason why it is not chosen.
     pub out: Option<String>,
     /// The requirements, each with its comparison.
-    pub lines: Vec<Line>,
+    pub lines: Vec<ComparisonResult>,
 }
 
 /// A comparison of one candidate.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Line {
+pub struct ComparisonResult {
     pub comparison: String,
     /// Left minus right, and the bounds of it for all candidates at once.
     pub difference: f64,
@@ -31,10 +31,10 @@ pub struct Line {
     pub met: bool,
 }
 
-impl Line {
+impl ComparisonResult {
     /// The reason for which it is not met.
     pub fn told(&self) -> Option<String> {
-        let Line { comparison, difference, low, high, met } = self;
+        let ComparisonResult { comparison, difference, low, high, met } = self;
         (!met).then(|| {
             format!(
                 "the interval does not prove `{comparison}`: left minus right is {difference} \
@@ -57,7 +57,7 @@ impl Candidate {
 
 /// The checkpoints in the order of their steps.
 pub fn candidates(
-    table: &Table<'_>,
+    table: &SentenceTable<'_>,
     checkpoints: &[Item],
     base: &str,
 ) -> Result<Vec<Candidate>, StageError> {

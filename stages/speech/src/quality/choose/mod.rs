@@ -19,16 +19,16 @@ use stage_core::{
 };
 
 use self::candidate::{Candidate, candidates};
-pub use self::options::{Options, Words};
+pub use self::options::{CandidateWords, ChoiceOptions};
 use self::prefer::preferred;
-use self::report::Report;
+use self::report::ChoiceReport;
 use crate::dataset::is_held;
 use crate::plain::{JSON, to_json};
 use crate::statistics::bootstrap::Draws;
-use crate::statistics::table::Table;
+use crate::statistics::table::SentenceTable;
 
 pub fn open(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
-    Ok(Job::Gather(Box::new(Options::read(&setup.parameters)?)))
+    Ok(Job::Gather(Box::new(ChoiceOptions::read(&setup.parameters)?)))
 }
 
 /// The candidate and the sentence of an item of `model.audition`.
@@ -41,17 +41,17 @@ pub fn place(item: &Item) -> (&str, &str) {
 pub struct Choice {
     pub chosen: Option<usize>,
     pub candidates: Vec<Candidate>,
-    pub report: Report,
+    pub report: ChoiceReport,
 }
 
 /// Chooses among candidates by their measured sentences.
 pub fn choose(
     items: &[Item],
     checkpoints: &[Item],
-    options: &Options,
+    options: &ChoiceOptions,
 ) -> Result<Choice, StageError> {
-    let table = |is_held_wanted: bool| -> Result<Table<'_>, StageError> {
-        let table = Table::of(items, place);
+    let table = |is_held_wanted: bool| -> Result<SentenceTable<'_>, StageError> {
+        let table = SentenceTable::of(items, place);
         let mut table = table.map_err(|twice| StageError::failed(twice.to_string()))?;
         table.keep(|sentence| is_held("choice", sentence, options.hold) == is_held_wanted);
         Ok(table)
@@ -70,11 +70,15 @@ pub fn choose(
         rule.judge(&mut candidates, &own, &draws, options)?;
     }
     let chosen = preferred(&mut candidates, &own, &draws, options)?;
-    let report = Report::of(chosen, &candidates, (&own, &fresh), &draws, options)?;
+    let report = ChoiceReport::of(chosen, &candidates, (&own, &fresh), &draws, options)?;
     Ok(Choice { chosen, candidates, report })
 }
 
-fn check_count(own: &Table<'_>, fresh: &Table<'_>, options: &Options) -> Result<(), StageError> {
+fn check_count(
+    own: &SentenceTable<'_>,
+    fresh: &SentenceTable<'_>,
+    options: &ChoiceOptions,
+) -> Result<(), StageError> {
     let (found, least) = (own.sentences.len(), options.least.max(1));
     if found >= least {
         return Ok(());
@@ -89,7 +93,7 @@ fn check_count(own: &Table<'_>, fresh: &Table<'_>, options: &Options) -> Result<
     ))
 }
 
-impl GatherJob for Options {
+impl GatherJob for ChoiceOptions {
     fn run(
         &mut self,
         input: GatherInput,
@@ -141,7 +145,7 @@ impl Choice {
     }
 }
 
-impl Options {
+impl ChoiceOptions {
     /// The model if no candidate is good enough.
     fn fallback<'a>(
         &self,

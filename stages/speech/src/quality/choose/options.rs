@@ -3,15 +3,15 @@
 use stage_core::{Context, GatherInput, Parameters, StageError};
 
 use super::prefer::Preference;
-use super::require::Rule;
+use super::require::RequirementText;
 use crate::plain::unknown_choice;
-use crate::rate::Rated;
+use crate::rate::RatingReport;
 
 /// The parameters of a choice.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct ChoiceOptions {
     pub base: String,
-    pub require: Vec<Rule>,
+    pub require: Vec<RequirementText>,
     pub prefer: Vec<Preference>,
     pub confidence: f64,
     pub draws: usize,
@@ -23,31 +23,35 @@ pub struct Options {
     pub falls_back: bool,
     pub seed: u64,
     /// The ranks of a listening test, if there was one.
-    pub rated: Option<Rated>,
-    pub words: Words,
+    pub rated: Option<RatingReport>,
+    pub words: CandidateWords,
 }
 
 /// The words for candidates in messages.
 #[derive(Debug, Clone, Copy)]
-pub struct Words {
+pub struct CandidateWords {
     /// The reason why the first of equal candidates is chosen.
     pub first: &'static str,
 }
 
-const CHECKPOINTS: Words = Words { first: "is earlier" };
+const CHECKPOINTS: CandidateWords = CandidateWords { first: "is earlier" };
 
-impl Options {
+impl ChoiceOptions {
     /// The parameters of `quality.choose`.
-    pub fn read(parameters: &Parameters) -> Result<Options, StageError> {
-        Options::of(parameters, parameters.text("base_name")?, CHECKPOINTS)
+    pub fn read(parameters: &Parameters) -> Result<ChoiceOptions, StageError> {
+        ChoiceOptions::of(parameters, parameters.text("base_name")?, CHECKPOINTS)
     }
 
     /// The parameters of any choice, with the name of the base.
-    pub fn of(parameters: &Parameters, base: &str, words: Words) -> Result<Options, StageError> {
+    pub fn of(
+        parameters: &Parameters,
+        base: &str,
+        words: CandidateWords,
+    ) -> Result<ChoiceOptions, StageError> {
         let whole = |name: &str| parameters.integer(name).map(|number| number.max(0) as usize);
-        Ok(Options {
+        Ok(ChoiceOptions {
             base: base.to_owned(),
-            require: Rule::read(&parameters.texts("require")?)?,
+            require: RequirementText::read(&parameters.texts("require")?)?,
             prefer: Preference::read(parameters.list("prefer")?)?,
             confidence: parameters.number("confidence")?,
             draws: whole("bootstrap")?,
@@ -87,7 +91,7 @@ impl Options {
     }
 
     /// The ranks by people, if there are votes.
-    pub fn heard(&self) -> Option<&Rated> {
+    pub fn heard(&self) -> Option<&RatingReport> {
         self.rated.as_ref().filter(|rated| rated.votes > 0)
     }
 }

@@ -4,13 +4,13 @@ use stage_core::{ParameterValue, Parameters, StageError};
 use stage_expression::{self as expression, Whole};
 
 use super::candidate::Candidate;
-use super::options::Options;
+use super::options::ChoiceOptions;
 use crate::plain::unknown_choice;
-use crate::rate::Rated;
-use crate::statistics::aggregate::{Measured, all};
+use crate::rate::RatingReport;
+use crate::statistics::aggregate::{MeasureValues, all};
 use crate::statistics::bootstrap::Draws;
 use crate::statistics::simultaneous::bounds;
-use crate::statistics::table::Table;
+use crate::statistics::table::SentenceTable;
 
 #[derive(Debug, Clone)]
 pub struct Preference {
@@ -48,7 +48,7 @@ impl Preference {
 
 /// The values of one preferred measure, higher being better, and which candidate is better than
 /// which.
-struct Scores {
+struct MeasureScores {
     values: Vec<f64>,
     /// By position: this one is better than that one.
     beats: Vec<Vec<bool>>,
@@ -57,9 +57,9 @@ struct Scores {
 /// The name of the ranks of a listening test.
 const EARS: &str = "what people prefer";
 
-impl Scores {
+impl MeasureScores {
     /// The strengths by people, of candidates that all were rated.
-    fn of_people(rated: &Rated, ids: &[&str]) -> Scores {
+    fn of_people(rated: &RatingReport, ids: &[&str]) -> MeasureScores {
         let strength = |id: &str| {
             let voice = rated.voices.iter().find(|voice| voice.id == id);
             voice.map_or(f64::NAN, |voice| voice.strength.value)
@@ -72,7 +72,7 @@ impl Scores {
             })
         };
         let row = |one: &&str| ids.iter().map(|other| beats(one, other)).collect();
-        Scores {
+        MeasureScores {
             values: ids.iter().map(|id| strength(id)).collect(),
             beats: ids.iter().map(row).collect(),
         }
@@ -80,11 +80,11 @@ impl Scores {
 
     fn of(
         preference: &Preference,
-        measured: &[Measured],
+        measured: &[MeasureValues],
         draws: &Draws,
         sentences: usize,
-        options: &Options,
-    ) -> Scores {
+        options: &ChoiceOptions,
+    ) -> MeasureScores {
         let (sign, places) = (preference.sign(), all(sentences));
         let values: Vec<f64> =
             measured.iter().map(|own| sign * own.value(&places, f64::NAN)).collect();
@@ -97,9 +97,9 @@ impl Scores {
                 beats[one][other] = values[one] > values[other];
                 beats[other][one] = values[other] > values[one];
             }
-            return Scores { values, beats };
+            return MeasureScores { values, beats };
         }
-        let drawn = |own: &Measured| -> Vec<f64> {
+        let drawn = |own: &MeasureValues| -> Vec<f64> {
             draws.iter().map(|draw| sign * own.value(draw, f64::NAN)).collect()
         };
         let drawn: Vec<Vec<f64>> = measured.iter().map(drawn).collect();
@@ -116,7 +116,7 @@ impl Scores {
             beats[one][other] = bounds.low > 0.0;
             beats[other][one] = bounds.high < 0.0;
         }
-        Scores { values, beats }
+        MeasureScores { values, beats }
     }
 
     /// The one with the best value; the first of equal ones.
@@ -130,27 +130,28 @@ impl Scores {
 }
 
 /// The candidates that can be ordered, and by what.
-struct Field {
+struct OrderedCandidates {
     /// Positions among all candidates, in the order of steps.
     places: Vec<usize>,
     ids: Vec<String>,
     /// The ranks of a listening test if there was one, then the preferred measures, each with its
     /// name.
-    scores: Vec<(String, Scores)>,
+    scores: Vec<(String, MeasureScores)>,
     is_rated: bool,
 }
 
-impl Field {
+impl OrderedCandidates {
     /// Leaves out candidates that lack a figure, or that nobody has listened to.
     fn of(
         candidates: &mut [Candidate],
-        table: &Table<'_>,
+        table: &SentenceTable<'_>,
         draws: &Draws,
-        options: &Options,
-    ) -> Field {
+        options: &ChoiceOptions,
+    ) -> OrderedCandidates {
         let sentences = table.sentences.len();
-        let is_rated = |rated: &Rated, id: &str| rated.voices.iter().any(|voice| voice.id == *id);
-        let mut measured: Vec<(usize, Vec<Measured>)> = Vec::new();
+        let is_rated =
+            |rated: &RatingReport, id: &str| rated.voices.iter().any(|voice| voice.id == *id);
+        let mut measured: Vec<(usize, Vec<MeasureValues>)> = Vec::new();
         for (at, candidate) in candidates.iter_mut().enumerate() {
             if !candidate.is_in() {
                 continue;
@@ -159,7 +160,7 @@ impl Field {
                 candidate.leave("it was not in the listening test");
                 continue;
             }
-            let of = |one: &Preference| Measured::of(&one.measure, &candidate.id, table);
+            let of = |one: &Preference| MeasureValues::of(&one.measure, &candidate.id, table);
             match options.prefer.iter().map(of).collect::<Result<Vec<_>, _>>() {
                 Ok(own) if own.iter().all(|one| one.total(sentences).is_finite()) => {
                     measured.push((at, own));
@@ -170,16 +171,17 @@ impl Field {
         }
         let ids: Vec<String> = measured.iter().map(|(at, _)| candidates[*at].id.clone()).collect();
         let names: Vec<&str> = ids.iter().map(String::as_str).collect();
-        let of_people = options.heard().map(|rated| Scores::of_people(rated, &names));
-        let mut scores: Vec<(String, Scores)> =
+        let of_people = options.heard().map(|rated| MeasureScores::of_people(rated, &names));
+        let mut scores: Vec<(String, MeasureScores)> =
             of_people.into_iter().map(|scores| (EARS.to_owned(), scores)).collect();
         for (number, preference) in options.prefer.iter().enumerate() {
-            let own: Vec<Measured> = measured.iter().map(|(_, own)| own[number].clone()).collect();
-            let scored = Scores::of(preference, &own, draws, sentences, options);
+            let own: Vec<MeasureValues> =
+                measured.iter().map(|(_, own)| own[number].clone()).collect();
+            let scored = MeasureScores::of(preference, &own, draws, sentences, options);
             scores.push((format!("`{}`", preference.text), scored));
         }
         let places = measured.into_iter().map(|(at, _)| at).collect();
-        Field { places, ids, scores, is_rated: options.heard().is_some() }
+        OrderedCandidates { places, ids, scores, is_rated: options.heard().is_some() }
     }
 
     /// Better in one measure, and worse in none.
@@ -210,11 +212,11 @@ impl Field {
 /// earliest.
 pub fn preferred(
     candidates: &mut [Candidate],
-    table: &Table<'_>,
+    table: &SentenceTable<'_>,
     draws: &Draws,
-    options: &Options,
+    options: &ChoiceOptions,
 ) -> Result<Option<usize>, StageError> {
-    let field = Field::of(candidates, table, draws, options);
+    let field = OrderedCandidates::of(candidates, table, draws, options);
     let (ids, mut among) = (&field.ids, (0..field.ids.len()).collect::<Vec<usize>>());
     let mut leave = |among: &mut Vec<usize>, kept: Vec<usize>, reason: &dyn Fn(usize) -> String| {
         among.iter().filter(|one| !kept.contains(one)).for_each(|one| {

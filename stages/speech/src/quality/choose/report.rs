@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use stage_core::StageError;
 
-use super::candidate::{Candidate, Line};
-use super::options::Options;
+use super::candidate::{Candidate, ComparisonResult};
+use super::options::ChoiceOptions;
 use super::require::broken_base;
-use crate::quality::paired::{Measure, Measures, compare_with_base};
-use crate::statistics::aggregate::{Measured, all};
+use crate::quality::paired::{MeasureText, Measures, compare_with_base};
+use crate::statistics::aggregate::{MeasureValues, all};
 use crate::statistics::bootstrap::{Draws, Interval};
-use crate::statistics::table::Table;
+use crate::statistics::table::SentenceTable;
 
 /// Sentences that are not understood, and the largest share of them that a base may have.
 const BROKEN: &str = "share(cer > 0.3)";
@@ -20,7 +20,7 @@ const MOST_BROKEN: f64 = 0.5;
 const HEARD: [&str; 5] = ["cer", "wer", "substitutions", "insertions", "deletions"];
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Report {
+pub struct ChoiceReport {
     pub base: String,
     /// None: no candidate meets the requirements.
     pub chosen: Option<String>,
@@ -33,12 +33,12 @@ pub struct Report {
     pub sentences: usize,
     pub fresh_sentences: usize,
     pub requirements: Vec<String>,
-    pub models: Vec<Model>,
+    pub models: Vec<CandidateReport>,
     pub warnings: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Model {
+pub struct CandidateReport {
     pub id: String,
     pub step: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,10 +46,10 @@ pub struct Model {
     /// The reason why it was not chosen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub out: Option<String>,
-    pub requirements: Vec<Line>,
+    pub requirements: Vec<ComparisonResult>,
     /// Its rank by people, and its strength beside the mean of all.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub rated: Option<Heard>,
+    pub rated: Option<RatedStrength>,
     /// Over the sentences of the choice.
     pub measures: Measures,
     /// The same over the sentences that took no part in it; of the chosen one alone.
@@ -58,21 +58,21 @@ pub struct Model {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Heard {
+pub struct RatedStrength {
     pub rank: usize,
     pub strength: Interval,
 }
 
-impl Report {
+impl ChoiceReport {
     pub fn of(
         chosen: Option<usize>,
         candidates: &[Candidate],
-        (own, fresh): (&Table<'_>, &Table<'_>),
+        (own, fresh): (&SentenceTable<'_>, &SentenceTable<'_>),
         draws: &Draws,
-        options: &Options,
-    ) -> Result<Report, StageError> {
+        options: &ChoiceOptions,
+    ) -> Result<ChoiceReport, StageError> {
         let measures = measures(options);
-        let whole = |table: &Table<'_>, draws: &Draws, id: &str| {
+        let whole = |table: &SentenceTable<'_>, draws: &Draws, id: &str| {
             compare_with_base(&measures, (id, &options.base), table, draws, options.confidence)
         };
         // The base lacks nothing that its sentences could have.
@@ -94,7 +94,7 @@ impl Report {
                     }
                 }
             }
-            models.push(Model {
+            models.push(CandidateReport {
                 id: candidate.id.clone(),
                 step: candidate.step,
                 held_out: candidate.held_out,
@@ -109,7 +109,7 @@ impl Report {
         let losses = candidates.iter().filter(|candidate| candidate.held_out.is_some());
         let loss = |candidate: &&Candidate| candidate.held_out.unwrap_or(f64::INFINITY);
         let lowest = losses.min_by(|one, other| loss(one).total_cmp(&loss(other)));
-        Ok(Report {
+        Ok(ChoiceReport {
             base: options.base.clone(),
             chosen: chosen.map(|at| candidates[at].id.clone()),
             lowest_loss: lowest.map(|candidate| candidate.id.clone()),
@@ -125,11 +125,14 @@ impl Report {
 }
 
 /// A warning about a base that every model beats, since nobody understands it.
-fn broken_sentences(table: &Table<'_>, options: &Options) -> Result<Option<String>, StageError> {
-    let broken = Measure::read(BROKEN)?;
+fn broken_sentences(
+    table: &SentenceTable<'_>,
+    options: &ChoiceOptions,
+) -> Result<Option<String>, StageError> {
+    let broken = MeasureText::read(BROKEN)?;
     let places = all(table.sentences.len());
     // Without a recogniser there is no figure of this.
-    let Ok(share) = Measured::of(&broken.whole, &options.base, table) else { return Ok(None) };
+    let Ok(share) = MeasureValues::of(&broken.whole, &options.base, table) else { return Ok(None) };
     let share = share.value(&places, 0.0);
     Ok((share > MOST_BROKEN).then(|| {
         format!(
@@ -141,13 +144,13 @@ fn broken_sentences(table: &Table<'_>, options: &Options) -> Result<Option<Strin
     }))
 }
 
-fn heard(id: &str, options: &Options) -> Option<Heard> {
+fn heard(id: &str, options: &ChoiceOptions) -> Option<RatedStrength> {
     let voice = options.heard()?.voices.iter().find(|voice| voice.id == id)?;
-    Some(Heard { rank: voice.rank, strength: voice.strength })
+    Some(RatedStrength { rank: voice.rank, strength: voice.strength })
 }
 
 /// Everything that is required or preferred, once.
-fn measures(options: &Options) -> Vec<Measure> {
+fn measures(options: &ChoiceOptions) -> Vec<MeasureText> {
     let required = options.require.iter().flat_map(|rule| rule.comparisons());
     let required = required.map(|comparison| comparison.measure());
     let preferred = options.prefer.iter().map(|one| (&one.measure, one.text.as_str()));
@@ -156,10 +159,10 @@ fn measures(options: &Options) -> Vec<Measure> {
         // A side that needs the base has no value of its own.
         !whole.has_base() && known.insert((*text).to_owned())
     });
-    all.map(|(whole, text)| Measure { text: text.to_owned(), whole: whole.clone() }).collect()
+    all.map(|(whole, text)| MeasureText { text: text.to_owned(), whole: whole.clone() }).collect()
 }
 
-fn warnings(options: &Options, fresh: usize) -> Vec<String> {
+fn warnings(options: &ChoiceOptions, fresh: usize) -> Vec<String> {
     let texts = options.require.iter().map(|rule| &rule.text);
     let texts = texts.chain(options.prefer.iter().map(|one| &one.text));
     let fields: BTreeSet<String> =

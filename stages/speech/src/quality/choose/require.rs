@@ -7,25 +7,25 @@
 use stage_core::StageError;
 use stage_expression::{self as expression, Comparison, Relation, Requirement};
 
-use super::candidate::{Candidate, Line};
-use super::options::Options;
+use super::candidate::{Candidate, ComparisonResult};
+use super::options::ChoiceOptions;
 use crate::numbers::rounded;
-use crate::statistics::aggregate::{Measured, all};
+use crate::statistics::aggregate::{MeasureValues, all};
 use crate::statistics::bootstrap::Draws;
 use crate::statistics::simultaneous::{Bounds, bounds};
-use crate::statistics::table::Table;
+use crate::statistics::table::SentenceTable;
 
 /// A requirement as it was written.
 #[derive(Debug, Clone)]
-pub struct Rule {
+pub struct RequirementText {
     pub text: String,
     pub requirement: Requirement,
 }
 
-impl Rule {
-    pub fn read(texts: &[&str]) -> Result<Vec<Rule>, StageError> {
+impl RequirementText {
+    pub fn read(texts: &[&str]) -> Result<Vec<RequirementText>, StageError> {
         let rule = |text: &&str| match expression::requirement(text) {
-            Ok(requirement) => Ok(Rule { text: (*text).to_owned(), requirement }),
+            Ok(requirement) => Ok(RequirementText { text: (*text).to_owned(), requirement }),
             Err(fault) => Err(StageError::failed(format!("`{text}`: {}", fault.message))),
         };
         texts.iter().map(rule).collect()
@@ -35,14 +35,15 @@ impl Rule {
     pub fn judge(
         &self,
         candidates: &mut [Candidate],
-        table: &Table<'_>,
+        table: &SentenceTable<'_>,
         draws: &Draws,
-        options: &Options,
+        options: &ChoiceOptions,
     ) -> Result<(), StageError> {
         let mut met = self.requirement.judge(candidates, table, draws, options)?;
         for (candidate, met) in candidates.iter_mut().zip(&mut met) {
             if !*met && candidate.is_in() {
-                let told: Vec<String> = candidate.lines.iter().filter_map(Line::told).collect();
+                let told: Vec<String> =
+                    candidate.lines.iter().filter_map(ComparisonResult::told).collect();
                 candidate.leave(match told.is_empty() {
                     true => format!("`{}` does not hold", self.text),
                     false => told.join("; "),
@@ -61,25 +62,25 @@ impl Rule {
 }
 
 /// The parts of a requirement, as methods of this crate.
-trait Parts {
+trait RequirementParts {
     fn judge(
         &self,
         candidates: &mut [Candidate],
-        table: &Table<'_>,
+        table: &SentenceTable<'_>,
         draws: &Draws,
-        options: &Options,
+        options: &ChoiceOptions,
     ) -> Result<Vec<bool>, StageError>;
 
     fn collect<'a>(&'a self, found: &mut Vec<&'a Comparison>);
 }
 
-impl Parts for Requirement {
+impl RequirementParts for Requirement {
     fn judge(
         &self,
         candidates: &mut [Candidate],
-        table: &Table<'_>,
+        table: &SentenceTable<'_>,
         draws: &Draws,
-        options: &Options,
+        options: &ChoiceOptions,
     ) -> Result<Vec<bool>, StageError> {
         let (left, right, joined): (_, _, fn(bool, bool) -> bool) = match self {
             Requirement::Compare(comparison) => {
@@ -106,9 +107,9 @@ impl Parts for Requirement {
 
 /// The two sides of a comparison for one candidate, with those of the base.
 struct Sides {
-    left: Measured,
-    right: Measured,
-    base: [Option<Measured>; 2],
+    left: MeasureValues,
+    right: MeasureValues,
+    base: [Option<MeasureValues>; 2],
 }
 
 impl Sides {
@@ -122,12 +123,12 @@ impl Sides {
 fn compared(
     comparison: &Comparison,
     candidates: &mut [Candidate],
-    table: &Table<'_>,
+    table: &SentenceTable<'_>,
     draws: &Draws,
-    options: &Options,
+    options: &ChoiceOptions,
 ) -> Result<Vec<bool>, StageError> {
     let of_base = |is_needed: bool, side| {
-        let measured = || Measured::of(side, &options.base, table);
+        let measured = || MeasureValues::of(side, &options.base, table);
         is_needed.then(measured).transpose().map_err(|missing| broken_base(options, &missing))
     };
     let base = [
@@ -140,8 +141,8 @@ fn compared(
         if candidate.out.is_some() && !table.has(&candidate.id) {
             continue;
         }
-        let left = Measured::of(&comparison.left, &candidate.id, table);
-        let right = Measured::of(&comparison.right, &candidate.id, table);
+        let left = MeasureValues::of(&comparison.left, &candidate.id, table);
+        let right = MeasureValues::of(&comparison.right, &candidate.id, table);
         let sides = match (left, right) {
             (Ok(left), Ok(right)) => Sides { left, right, base: base.clone() },
             (Err(missing), _) | (_, Err(missing)) => {
@@ -169,7 +170,7 @@ fn compared(
             Relation::GreaterOrEqual => low >= 0.0,
             Relation::Equal | Relation::NotEqual => false,
         };
-        candidates[at].lines.push(Line {
+        candidates[at].lines.push(ComparisonResult {
             comparison: comparison.text.clone(),
             difference: rounded(value),
             low: rounded(low),
@@ -181,7 +182,7 @@ fn compared(
 }
 
 /// Nothing can be compared with a base that lacks a figure.
-pub fn broken_base(options: &Options, missing: &impl std::fmt::Display) -> StageError {
+pub fn broken_base(options: &ChoiceOptions, missing: &impl std::fmt::Display) -> StageError {
     StageError::with_help(
         format!("the base `{}` cannot be compared: {missing}", options.base),
         "`throstle items --quarantined` of the upstream stages shows sentences that were left \

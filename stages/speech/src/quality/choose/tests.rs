@@ -4,7 +4,7 @@
 use stage_core::Value;
 
 use super::prefer::Preference;
-use super::require::Rule;
+use super::require::RequirementText;
 use super::*;
 use crate::statistics::bootstrap::Draws;
 use crate::statistics::random::Random;
@@ -17,15 +17,15 @@ fn noise(seed: usize) -> impl Iterator<Item = f64> {
     std::iter::repeat_with(move || (random.next() >> 11) as f64 / (1_u64 << 53) as f64)
 }
 
-fn options(require: &[&str], prefer: &[(&str, bool)]) -> Options {
+fn options(require: &[&str], prefer: &[(&str, bool)]) -> ChoiceOptions {
     let preference = |(text, is_higher_better): &(&str, bool)| Preference {
         text: (*text).to_owned(),
         measure: stage_expression::measure(text).unwrap(),
         is_higher_better: *is_higher_better,
     };
-    Options {
+    ChoiceOptions {
         base: "base".to_owned(),
-        require: Rule::read(require).unwrap(),
+        require: RequirementText::read(require).unwrap(),
         prefer: prefer.iter().map(preference).collect(),
         confidence: 0.9,
         draws: 500,
@@ -35,7 +35,7 @@ fn options(require: &[&str], prefer: &[(&str, bool)]) -> Options {
         falls_back: true,
         seed: 1,
         rated: None,
-        words: Words { first: "is earlier" },
+        words: CandidateWords { first: "is earlier" },
     }
 }
 
@@ -62,13 +62,17 @@ fn spoken(name: &str, cer: f64, seed: usize) -> Vec<Item> {
     errors.map(|(at, own)| measured(name, at, &[("cer", Value::Number(cer * 2.0 * own))])).collect()
 }
 
-fn chosen(items: &[Vec<Item>], steps: &[u32], options: &Options) -> (Option<String>, Report) {
+fn chosen(
+    items: &[Vec<Item>],
+    steps: &[u32],
+    options: &ChoiceOptions,
+) -> (Option<String>, ChoiceReport) {
     let choice = choose(&items.concat(), &checkpoints(steps), options).unwrap();
     let name = choice.chosen.map(|at| choice.candidates[at].id.clone());
     (name, choice.report)
 }
 
-fn out<'a>(report: &'a Report, id: &str) -> &'a str {
+fn out<'a>(report: &'a ChoiceReport, id: &str) -> &'a str {
     report.models.iter().find(|model| model.id == id).unwrap().out.as_deref().unwrap()
 }
 
@@ -109,7 +113,7 @@ fn few_sentences_show_too_little_to_pass() {
 #[test]
 fn too_few_sentences_are_an_error_with_their_number() {
     let items = [spoken("base", 0.1, 1), spoken("step-10", 0.1, 2)].concat();
-    let options = Options { least: 50, hold: 0.5, ..options(&[], &[]) };
+    let options = ChoiceOptions { least: 50, hold: 0.5, ..options(&[], &[]) };
     let error = choose(&items, &checkpoints(&[10]), &options).err().unwrap().to_string();
     assert!(
         error.contains("sentences to choose by: ") && error.contains("kept for the report"),
@@ -126,7 +130,7 @@ fn what_no_measure_tells_apart_goes_to_the_earlier_step() {
     assert_eq!(name.as_deref(), Some("step-10"));
     assert!(out(&report, "step-20").contains("which is earlier"));
 
-    let exact = Options { ties: false, ..options(&[], &prefer) };
+    let exact = ChoiceOptions { ties: false, ..options(&[], &prefer) };
     let means: Vec<f64> =
         report.models.iter().map(|model| model.measures["mean(cer)"].value).collect();
     let better = if means[0] <= means[1] { "step-10" } else { "step-20" };
@@ -251,7 +255,7 @@ fn no_errors_at_one_pitch_are_refused_where_the_range_is_required_and_told_where
 #[test]
 fn sentences_that_are_held_take_no_part_and_are_reported_on() {
     let items = [spoken("base", 0.3, 1), spoken("step-10", 0.1, 2)];
-    let half = Options { hold: 0.5, ..options(&["mean(cer) < base"], &[]) };
+    let half = ChoiceOptions { hold: 0.5, ..options(&["mean(cer) < base"], &[]) };
     let (name, report) = chosen(&items, &[10], &half);
     assert_eq!(name.as_deref(), Some("step-10"));
     assert_eq!(report.sentences + report.fresh_sentences, SENTENCES);

@@ -3,11 +3,11 @@
 use super::dots::{GROUP, InputRows};
 use super::elementwise::exp;
 use super::instructions::{Instructions, vectorised};
-use super::shared::{Shared, share};
+use super::shared::{SharedSlice, share};
 
 /// The keys and values of a batch: [B, heads, room, width] each. A row has the columns from its
 /// start to the common end.
-pub struct Cached<'a> {
+pub struct KeyValues<'a> {
     pub keys: &'a [f32],
     pub values: &'a [f32],
     pub heads: usize,
@@ -18,12 +18,12 @@ pub struct Cached<'a> {
 }
 
 /// Queries [B, query heads, width], one column a row, over the cache: the same shape.
-pub fn attend(out: &mut [f32], queries: &[f32], cached: &Cached, threads: usize) {
-    let Cached { heads, width, starts, .. } = *cached;
+pub fn attend(out: &mut [f32], queries: &[f32], cached: &KeyValues, threads: usize) {
+    let KeyValues { heads, width, starts, .. } = *cached;
     // The queries that share a head of keys.
     let group = queries.len() / (starts.len() * heads).max(1);
     let instructions = Instructions::best();
-    let out = Shared::new(out);
+    let out = SharedSlice::new(out);
     let columns: usize = starts.iter().map(|start| cached.end - *start as usize).sum();
     share(threads, columns * heads * group, starts.len() * heads, |at| {
         let (keys, values) = cached.span(at / heads, at % heads);
@@ -34,7 +34,7 @@ pub fn attend(out: &mut [f32], queries: &[f32], cached: &Cached, threads: usize)
     });
 }
 
-impl Cached<'_> {
+impl KeyValues<'_> {
     /// The keys and values that a head of a row attends to.
     fn span(&self, row: usize, head: usize) -> (&[f32], &[f32]) {
         let first = (row * self.heads + head) * self.room;
@@ -108,7 +108,7 @@ mod tests {
             (values(3 * heads * room * width, 7), values(3 * heads * room * width, 8));
         let queries = values(3 * heads * group * width, 9);
         let run = |keys: &[f32], values: &[f32], threads| {
-            let cached = Cached { keys, values, heads, room, width, starts: &starts, end };
+            let cached = KeyValues { keys, values, heads, room, width, starts: &starts, end };
             let mut out = vec![f32::NAN; queries.len()];
             attend(&mut out, &queries, &cached, threads);
             out

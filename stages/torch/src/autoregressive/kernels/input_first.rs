@@ -1,7 +1,7 @@
 //! x times a weight that is stored input first, as GPT-2 has it.
 
 use super::instructions::Instructions;
-use super::shared::{Shared, share};
+use super::shared::{SharedSlice, share};
 
 /// Outputs that a row has in registers at a time.
 const WIDTH: usize = 32;
@@ -38,7 +38,7 @@ fn product_by(
     // reads ahead.
     let piece = outputs.div_ceil(threads.max(1)).next_multiple_of(WIDTH);
     out.fill(0.0);
-    let out = Shared::new(out);
+    let out = SharedSlice::new(out);
     share(threads, outputs * x.len(), outputs.div_ceil(piece), |at| {
         let end = outputs.min((at + 1) * piece);
         for input in (0..inputs).step_by(DEPTH) {

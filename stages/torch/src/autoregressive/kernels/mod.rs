@@ -14,7 +14,7 @@ mod instructions;
 mod product;
 mod shared;
 
-pub use attention::{Cached, attend};
+pub use attention::{KeyValues, attend};
 pub use elementwise::{gelu, layer_norm, rms_norm, rotate, swiglu};
 pub use input_first::product_input_first;
 pub use product::product;
@@ -24,6 +24,6 @@ const LANES: usize = 8;
 
 #[cfg(test)]
 fn values(count: usize, seed: u64) -> Vec<f32> {
-    let mut random = crate::random::Random::new(seed);
+    let mut random = crate::nn::random::Random::new(seed);
     (0..count).map(|_| random.fraction() as f32 - 0.5).collect()
 }

@@ -2,7 +2,7 @@
 
 use super::dots::{GROUP, InputRows};
 use super::instructions::Instructions;
-use super::shared::{PIECES, Shared, share};
+use super::shared::{PIECES, SharedSlice, share};
 
 /// x [B, inputs] times weight [outputs, inputs], transposed: [B, outputs]. There is at least one
 /// input.
@@ -21,7 +21,7 @@ fn product_by(
     let outputs = weight.len() / inputs;
     let rows = InputRows::new(instructions, x, inputs);
     let piece = outputs.div_ceil(threads.max(1) * PIECES).next_multiple_of(GROUP);
-    let out = Shared::new(out);
+    let out = SharedSlice::new(out);
     share(threads, outputs * x.len(), outputs.div_ceil(piece.max(1)), |at| {
         let end = outputs.min((at + 1) * piece);
         for first in (at * piece..end).step_by(GROUP) {

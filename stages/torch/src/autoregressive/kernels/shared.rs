@@ -15,7 +15,7 @@ pub fn share(threads: usize, multiplications: usize, count: usize, work: impl Fn
         return (0..count).for_each(work);
     }
     let next = AtomicUsize::new(0);
-    crate::shim::on_threads(threads.min(count), || {
+    crate::runtime::shim::on_threads(threads.min(count), || {
         loop {
             match next.fetch_add(1, Ordering::Relaxed) {
                 at if at < count => work(at),
@@ -27,18 +27,18 @@ pub fn share(threads: usize, multiplications: usize, count: usize, work: impl Fn
 
 /// Numbers that several threads write, each to places of its own.
 #[derive(Clone, Copy)]
-pub struct Shared<'a> {
+pub struct SharedSlice<'a> {
     start: *mut f32,
     length: usize,
     lifetime: PhantomData<&'a mut [f32]>,
 }
 
 // SAFETY: the only access is `part`, where the caller answers for the places.
-unsafe impl Sync for Shared<'_> {}
+unsafe impl Sync for SharedSlice<'_> {}
 
-impl<'a> Shared<'a> {
-    pub fn new(values: &'a mut [f32]) -> Shared<'a> {
-        Shared { start: values.as_mut_ptr(), length: values.len(), lifetime: PhantomData }
+impl<'a> SharedSlice<'a> {
+    pub fn new(values: &'a mut [f32]) -> SharedSlice<'a> {
+        SharedSlice { start: values.as_mut_ptr(), length: values.len(), lifetime: PhantomData }
     }
 
     /// # Safety

@@ -21,11 +21,11 @@ use stage_families::artifact;
 use stage_families::dual_ar::kinds as fish;
 
 use super::trial::{Ports, Written, artifact_of, gather, gathered, open, parameters, text, whole};
-use crate::codec::Codes;
 use crate::fish::vocabulary::byte_level;
-use crate::mel::MelShape;
-use crate::mel_rvq::{Config, MelRvq};
 use crate::npy;
+use crate::sound::codec::Codes;
+use crate::sound::mel::MelShape;
+use crate::sound::mel_rvq::{Config, MelRvq};
 use crate::testing::Bench;
 
 /// A model of 3 codebooks of 24 entries.

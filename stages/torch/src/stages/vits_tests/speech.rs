@@ -5,7 +5,7 @@ use stage_families::artifact;
 use stage_formats::checkpoint;
 
 use super::*;
-use crate::wave;
+use crate::sound::wave;
 
 const MODEL: &str = "model";
 

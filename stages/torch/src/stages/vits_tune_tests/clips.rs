@@ -112,7 +112,7 @@ fn spectrograms_that_were_computed_before_change_nothing_and_others_are_refused(
     let mut items = clips(&mut bench);
     for item in &mut items {
         let bytes = Context::read(&mut bench, item.fields.blob("audio").unwrap()).unwrap();
-        let samples = crate::wave::read(&bytes).unwrap().samples;
+        let samples = crate::sound::wave::read(&bytes).unwrap().samples;
         let whole = samples.len() as i64 / config.hop() * config.hop();
         let wave = tch::Tensor::from_slice(&samples).narrow(0, 0, whole).unsqueeze(0);
         let linear = analysis.linear(&wave).unwrap().squeeze_dim(0);

@@ -15,8 +15,8 @@ use stage_families::vits::tune::FINETUNE;
 
 use super::trial::{Ports, Written, artifact_of, gather, gathered, text, whole};
 use super::vits_tests::model;
+use crate::runtime::threads::one_thread;
 use crate::testing::{Bench, wave_item};
-use crate::threads::one_thread;
 use crate::train::notes::Notes;
 
 const RATE: u32 = 16_000;

@@ -5,7 +5,7 @@ use stage_families::kinds::vq;
 
 use super::*;
 use crate::npy;
-use crate::wave;
+use crate::sound::wave;
 
 #[test]
 fn clips_become_codes_of_the_dvae_whatever_is_encoded_beside_them() {

@@ -13,7 +13,7 @@ use stage_families::artifact;
 use stage_families::xtts::{kinds, speech as spoken};
 
 use super::trial::{Written, artifact_of, gather, open, parameters, text, weights_of, whole};
-use crate::random::Random;
+use crate::nn::random::Random;
 use crate::stored;
 use crate::testing::{Bench, wave_item};
 

@@ -4,7 +4,7 @@ use stage_core::{Context, ParameterValue};
 use stage_formats::checkpoint;
 
 use super::*;
-use crate::wave;
+use crate::sound::wave;
 
 /// A model and one of its voices.
 fn speaker(bench: &mut Bench) -> (Fields, Fields) {

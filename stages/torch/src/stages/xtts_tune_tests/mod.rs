@@ -23,11 +23,11 @@ use stage_formats::checkpoint;
 use super::trial::{
     Ports, Written, artifact_of, gather, gathered, open, parameters, text, weights_of, whole,
 };
-use crate::codec::Codes;
 use crate::npy;
+use crate::runtime::threads::one_thread;
+use crate::sound::codec::Codes;
 use crate::stored;
 use crate::testing::{Bench, wave_item};
-use crate::threads::one_thread;
 
 const RATE: u32 = 22_050;
 const STRIDE: usize = 1_024;

@@ -13,7 +13,7 @@ use crate::train::order::Row;
 
 /// The batches of one step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct StepBatches {
     pub rows: Vec<Row>,
     /// The largest number of rows in a micro-batch.
     pub most: usize,
@@ -25,9 +25,9 @@ type LoadedBatches<B> = Result<Vec<B>, TorchError>;
 pub(super) struct Loader<'a, B> {
     data: &'a dyn Data<B>,
     is_for_gpu: bool,
-    thread: Option<(Sender<Wanted>, Receiver<LoadedBatches<B>>)>,
+    thread: Option<(Sender<StepBatches>, Receiver<LoadedBatches<B>>)>,
     /// The request that the thread works on.
-    ahead: Option<Wanted>,
+    ahead: Option<StepBatches>,
 }
 
 impl<'a, B: Send> Loader<'a, B> {
@@ -43,7 +43,7 @@ impl<'a, B: Send> Loader<'a, B> {
         B: 'scope,
         'a: 'scope,
     {
-        let (requests, wanted) = channel::<Wanted>();
+        let (requests, wanted) = channel::<StepBatches>();
         let (results, made) = channel();
         let (data, is_for_gpu) = (self.data, self.is_for_gpu);
         // A new thread starts with libtorch's default number of threads, which may round
@@ -66,7 +66,7 @@ impl<'a, B: Send> Loader<'a, B> {
     }
 
     /// Lets the thread make batches that will be taken next.
-    pub fn prepare(&mut self, wanted: Wanted) {
+    pub fn prepare(&mut self, wanted: StepBatches) {
         let Some((requests, _)) = self.thread.as_ref().filter(|_| self.ahead.is_none()) else {
             return;
         };
@@ -74,7 +74,7 @@ impl<'a, B: Send> Loader<'a, B> {
     }
 
     /// The batches, made ahead or now.
-    pub fn take(&mut self, wanted: &Wanted) -> LoadedBatches<B> {
+    pub fn take(&mut self, wanted: &StepBatches) -> LoadedBatches<B> {
         if let (Some(ahead), Some((_, made))) = (self.ahead.take(), &self.thread) {
             // Waits for the thread even if its batches are not wanted, so that it is one step ahead
             // at most.
@@ -87,12 +87,12 @@ impl<'a, B: Send> Loader<'a, B> {
     }
 
     /// The batches, made now.
-    pub fn make(&self, wanted: &Wanted) -> LoadedBatches<B> {
+    pub fn make(&self, wanted: &StepBatches) -> LoadedBatches<B> {
         make(self.data, wanted, self.is_for_gpu)
     }
 }
 
-fn make<B>(data: &dyn Data<B>, wanted: &Wanted, is_for_gpu: bool) -> LoadedBatches<B> {
+fn make<B>(data: &dyn Data<B>, wanted: &StepBatches, is_for_gpu: bool) -> LoadedBatches<B> {
     let batch = |rows: &[Row]| data.stage(data.batch(rows, wanted.purpose)?, is_for_gpu);
     caught(|| wanted.rows.chunks(wanted.most.max(1)).map(batch).collect())
 }

@@ -17,12 +17,12 @@ mod validate;
 use stage_core::{Blob, StageError};
 
 pub use self::data::{Data, Purpose};
-use self::loader::{Loader, Wanted};
+use self::loader::{Loader, StepBatches};
 use self::report::Throughput;
-use self::save::Saved;
+use self::save::LastSave;
 use crate::error::TorchError;
-use crate::heap;
-use crate::train::early_stop::Place;
+use crate::runtime::heap;
+use crate::train::early_stop::StepLoss;
 use crate::train::host::{Checkpoint, Host};
 use crate::train::losses::Totals;
 use crate::train::optimisers::Optimisers;
@@ -32,7 +32,7 @@ use crate::train::record::Record;
 use crate::train::replicas;
 use crate::train::samples::Sample;
 use crate::train::settings::Settings;
-use crate::train::state::{Return, State, Switch};
+use crate::train::state::{Return, Switch, TrainingState};
 use crate::train::trainee::Trainee;
 
 /// The work of a training.
@@ -48,7 +48,7 @@ pub struct TrainingJob<'a, T: Trainee> {
 
 /// The results of a training.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Trained {
+pub struct TrainingResult {
     pub steps: u64,
     /// Ended by early stopping before all steps were done.
     pub stopped_early: bool,
@@ -60,7 +60,7 @@ pub struct Trained {
     pub switched: Option<Switch>,
     pub passes: f64,
     /// The best states on held-out clips, best first; empty without any.
-    pub best: Vec<(Place, KeptWeights)>,
+    pub best: Vec<(StepLoss, KeptWeights)>,
     /// The states of a fixed interval, in the order of their steps.
     pub regular: Vec<(u64, KeptWeights)>,
     pub last: KeptWeights,
@@ -76,7 +76,7 @@ pub struct Trained {
 /// Trained tensors by the names of the parameters.
 pub type KeptWeights = Vec<(String, Blob)>;
 
-impl Trained {
+impl TrainingResult {
     /// The weights of the result: the best state on request, if there is one, or else the last.
     pub fn taken(&self, best: bool) -> Result<KeptWeights, StageError> {
         match (self.best.first(), &self.diverged) {
@@ -92,7 +92,7 @@ impl Trained {
 pub fn train<T: Trainee>(
     job: TrainingJob<'_, T>,
     host: &mut dyn Host,
-) -> Result<Trained, StageError> {
+) -> Result<TrainingResult, StageError> {
     let mut run = to_the_end(job, host)?;
     run.check_learnt()?;
     let diverged = run.diverged();
@@ -137,14 +137,14 @@ struct Run<'a, T: Trainee> {
     order: Order,
     held_out: Vec<Row>,
     optimisers: Optimisers,
-    state: State,
+    state: TrainingState,
     record: Record,
     /// The tensors of the best states, by step.
     best: Vec<(u64, KeptWeights)>,
     /// The same of a fixed interval.
     regular: Vec<(u64, KeptWeights)>,
     samples: Vec<Sample>,
-    saved: Saved,
+    saved: LastSave,
     /// The f32 copies of the parameters as they were last kept, and the step.
     masters: Option<(u64, KeptWeights)>,
     pace: Throughput,
@@ -165,9 +165,9 @@ impl<'a, T: Trainee> Run<'a, T> {
         let mut held_out = held_out_order.pass(0).to_vec();
         held_out.sort_by_key(|row| held_out_order.length(row));
         let optimisers = Optimisers::new(settings.adamw, &job.replicas[0]);
-        let state = State::new(settings.precision, settings.rows.max(1));
+        let state = TrainingState::new(settings.precision, settings.rows.max(1));
         let now = host.seconds();
-        let (saved, pace) = (Saved { step: 0, at: now }, Throughput::new(now));
+        let (saved, pace) = (LastSave { step: 0, at: now }, Throughput::new(now));
         let record = Record::default();
         let loader = Loader::new(job.data, is_on_gpu(&job.replicas[0]));
         let mut run = Run {
@@ -270,7 +270,7 @@ impl<'a, T: Trainee> Run<'a, T> {
     }
 
     /// The batches of a step, from its place in the data.
-    fn wanted(&mut self, step: u64, cursor: &mut Cursor) -> Wanted {
+    fn wanted(&mut self, step: u64, cursor: &mut Cursor) -> StepBatches {
         let settings = self.job.settings;
         let mut rows = self.order.take(cursor, settings.rows_of_step());
         // Rows of similar length in one micro-batch waste the least.
@@ -279,17 +279,17 @@ impl<'a, T: Trainee> Run<'a, T> {
     }
 
     /// Rows in micro-batches: at least one for each device, as far as there are rows.
-    fn divided(&self, rows: Vec<Row>, purpose: Purpose) -> Wanted {
+    fn divided(&self, rows: Vec<Row>, purpose: Purpose) -> StepBatches {
         let share = rows.len().div_ceil(self.job.replicas.len());
-        Wanted { rows, most: self.state.rows.min(share).max(1), purpose }
+        StepBatches { rows, most: self.state.rows.min(share).max(1), purpose }
     }
 
-    fn finish(mut self, diverged: Option<StageError>) -> Result<Trained, StageError> {
+    fn finish(mut self, diverged: Option<StageError>) -> Result<TrainingResult, StageError> {
         let last = self.keep_weights()?;
         self.samples.sort_by(|one, other| (one.step, &one.tag).cmp(&(other.step, &other.tag)));
         let weights = |step: u64| self.best.iter().find(|(own, _)| *own == step);
-        let best = |place: &Place| weights(place.step).map(|(_, kept)| (*place, kept.clone()));
-        Ok(Trained {
+        let best = |place: &StepLoss| weights(place.step).map(|(_, kept)| (*place, kept.clone()));
+        Ok(TrainingResult {
             steps: self.state.step,
             stopped_early: self.state.ended,
             skipped: self.state.skipped,

@@ -10,7 +10,7 @@ use stage_core::StageError;
 use super::data::Purpose;
 use super::{Run, count};
 use crate::error::guarded;
-use crate::random::scramble;
+use crate::nn::random::scramble;
 use crate::train::gradients::{clip_factor, norm};
 use crate::train::losses::{Losses, Means, Totals};
 use crate::train::optimisers::of_phase;
@@ -19,7 +19,7 @@ use crate::train::replicas::{self, MicroBatch};
 use crate::train::trainee::{Phase, Trainee};
 
 /// The results of a step.
-pub(super) struct Done {
+pub(super) struct StepResult {
     pub is_good: bool,
     /// Of the completed phases.
     pub means: Means,
@@ -35,9 +35,9 @@ impl<T: Trainee> Run<'_, T> {
         rows: &[Row],
         mut batches: Vec<T::Batch>,
         rate: f64,
-    ) -> Result<Option<Done>, StageError> {
+    ) -> Result<Option<StepResult>, StageError> {
         let (means, norms) = (Means(Vec::new()), Vec::new());
-        let mut done = Done { is_good: true, means, norms, labels: 0 };
+        let mut done = StepResult { is_good: true, means, norms, labels: 0 };
         for phase in 0..T::PHASES.len() {
             let accumulated = self.accumulate(phase, rows, &mut batches)?;
             let Some((losses, totals)) = accumulated else {

@@ -1,7 +1,7 @@
 //! Reports on steps: their losses, and their speed.
 
 use super::Run;
-use super::phase::Done;
+use super::phase::StepResult;
 use crate::train::trainee::Trainee;
 
 /// The amount of data since the last report.
@@ -19,7 +19,7 @@ impl Throughput {
 }
 
 impl<T: Trainee> Run<'_, T> {
-    pub(super) fn report(&mut self, done: &Done, rate: f64) {
+    pub(super) fn report(&mut self, done: &StepResult, rate: f64) {
         let settings = self.job.settings;
         let step = self.state.step;
         let is_due = |every: u64| step.is_multiple_of(every.max(1)) || step == settings.steps;

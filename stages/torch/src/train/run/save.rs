@@ -15,7 +15,7 @@ const SAMPLE: &str = "sample/";
 const REGULAR: &str = "regular/";
 
 /// The last save.
-pub(super) struct Saved {
+pub(super) struct LastSave {
     pub step: u64,
     pub at: f64,
 }
@@ -73,7 +73,7 @@ impl<T: Trainee> Run<'_, T> {
         let checkpoint = self.checkpoint()?;
         self.host.commit(self.state.step, &checkpoint)?;
         let end = self.host.seconds();
-        self.saved = Saved { step: self.state.step, at: end };
+        self.saved = LastSave { step: self.state.step, at: end };
         self.host.report(self.state.step, &[("save_seconds", end - start)]);
         // The time of a save does not count as time of steps.
         self.pace.since += end - start;

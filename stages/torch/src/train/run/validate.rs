@@ -5,7 +5,7 @@ use stage_core::StageError;
 use super::data::Purpose;
 use super::{Run, count};
 use crate::error::{TorchError, caught, guarded};
-use crate::train::early_stop::Place;
+use crate::train::early_stop::StepLoss;
 use crate::train::losses::{Losses, Means};
 use crate::train::replicas::{self, MicroBatch};
 use crate::train::samples::{self, Sample};
@@ -37,7 +37,7 @@ impl<T: Trainee> Run<'_, T> {
             values.extend(means.0.iter().map(|(name, mean)| (format!("held_out/{name}"), *mean)));
         }
         values.iter().for_each(|(name, value)| self.record.push(step, name, *value));
-        self.state.held_out = Some(Place { step, loss });
+        self.state.held_out = Some(StepLoss { step, loss });
         let settings = self.job.settings;
         if let Some(early_stop) = &settings.early_stop {
             self.state.ended = self.state.early_stop.update(early_stop, loss);
@@ -50,7 +50,7 @@ impl<T: Trainee> Run<'_, T> {
         if self.state.skipped < step && self.state.ranking.admits(settings.keep_best, loss) {
             let weights = self.keep_weights()?;
             self.best.push((step, weights));
-            let place = Place { step, loss };
+            let place = StepLoss { step, loss };
             if let Some(out) = self.state.ranking.enter(settings.keep_best, place) {
                 self.best.retain(|(step, _)| *step != out.step);
             }

@@ -7,10 +7,10 @@ use super::memory::MemoryHost;
 use super::rescue::{narrow, recalled, spoiled};
 use super::tiny::{Corpus, Tiny};
 use super::{clips, run};
-use crate::threads::one_thread;
+use crate::runtime::threads::one_thread;
 use crate::train::schedule::Schedule;
 use crate::train::settings::Settings;
-use crate::train::{Trained, TrainingJob, train};
+use crate::train::{TrainingJob, TrainingResult, train};
 
 /// Steps so large that the weights overflow; too few are skipped for a return.
 fn wild(warm_up: u64) -> Settings {
@@ -18,13 +18,13 @@ fn wild(warm_up: u64) -> Settings {
     Settings { schedule, clip: None, bad_steps: 100, validate_every: 1, ..narrow() }
 }
 
-fn trained(settings: &Settings, corpus: &Corpus) -> (Trained, MemoryHost) {
+fn trained(settings: &Settings, corpus: &Corpus) -> (TrainingResult, MemoryHost) {
     let (mut tiny, mut host) = (Tiny::new(Kind::Float, 0.0), MemoryHost::default());
     let trained = run(std::slice::from_mut(&mut tiny), corpus, settings, &mut host).unwrap();
     (trained, host)
 }
 
-fn without_validation(settings: &Settings, corpus: &Corpus) -> Trained {
+fn without_validation(settings: &Settings, corpus: &Corpus) -> TrainingResult {
     one_thread();
     let (mut tiny, mut host) = (Tiny::new(Kind::Float, 0.0), MemoryHost::default());
     let (replicas, clips) = (std::slice::from_mut(&mut tiny), clips(corpus));
@@ -33,7 +33,7 @@ fn without_validation(settings: &Settings, corpus: &Corpus) -> Trained {
     train(job, &mut host).unwrap()
 }
 
-fn refusal(trained: &Trained, best: bool) -> StageError {
+fn refusal(trained: &TrainingResult, best: bool) -> StageError {
     trained.taken(best).unwrap_err()
 }
 

@@ -13,7 +13,7 @@ use crate::error::TorchError;
 use crate::train::order::Row;
 use crate::train::run::{Data, Purpose};
 use crate::train::settings::Settings;
-use crate::train::{Trained, Trainee};
+use crate::train::{Trainee, TrainingResult};
 
 /// Notes the batches that are made of training clips.
 struct Watched<'a> {
@@ -64,7 +64,7 @@ fn trained<T: Trainee<Batch = Letters>>(
     data: &Watched<'_>,
     settings: &Settings,
     host: &mut MemoryHost,
-) -> Result<Trained, StageError> {
+) -> Result<TrainingResult, StageError> {
     run_on(std::slice::from_mut(model), data.corpus, data, settings, host)
 }
 

@@ -22,8 +22,8 @@ use super::order::{ClipEntry, Grouping};
 use super::precision::Precision;
 use super::schedule::{Decay, Schedule};
 use super::settings::{Checkpoints, Settings};
-use super::{Data, Trained, Trainee, TrainingJob, train};
-use crate::threads::one_thread;
+use super::{Data, Trainee, TrainingJob, TrainingResult, train};
+use crate::runtime::threads::one_thread;
 
 pub fn settings() -> Settings {
     Settings {
@@ -76,7 +76,7 @@ fn run<T: Trainee<Batch = Letters>>(
     corpus: &Corpus,
     settings: &Settings,
     host: &mut MemoryHost,
-) -> Result<Trained, StageError> {
+) -> Result<TrainingResult, StageError> {
     run_on(replicas, corpus, corpus, settings, host)
 }
 
@@ -87,7 +87,7 @@ fn run_on<T: Trainee<Batch = Letters>>(
     data: &dyn Data<Letters>,
     settings: &Settings,
     host: &mut MemoryHost,
-) -> Result<Trained, StageError> {
+) -> Result<TrainingResult, StageError> {
     // Threads would spend their time waiting for each other.
     one_thread();
     let (clips, held_out) = (clips(corpus), held_out(corpus));

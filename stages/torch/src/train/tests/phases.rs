@@ -16,13 +16,13 @@ use crate::train::precision::Precision;
 use crate::train::schedule::Schedule;
 use crate::train::settings::Settings;
 use crate::train::state::Return;
-use crate::train::{Losses, Phase, Totals, Trained, Trainee};
+use crate::train::{Losses, Phase, Totals, Trainee, TrainingResult};
 
 fn two() -> Two {
     Two::new(Kind::Float, 0.0)
 }
 
-fn train(two: &mut Two, corpus: &Corpus, settings: &Settings) -> (Trained, MemoryHost) {
+fn train(two: &mut Two, corpus: &Corpus, settings: &Settings) -> (TrainingResult, MemoryHost) {
     let mut host = MemoryHost::default();
     let trained = run(std::slice::from_mut(two), corpus, settings, &mut host).unwrap();
     (trained, host)

@@ -14,7 +14,7 @@ use crate::train::order::{Order, Row};
 use crate::train::precision::Precision;
 use crate::train::settings::Settings;
 use crate::train::state::Return;
-use crate::train::{Host, Trained};
+use crate::train::{Host, TrainingResult};
 
 /// Two rows per step and a validation every second step; three bad steps are too many.
 pub fn narrow() -> Settings {
@@ -38,7 +38,7 @@ pub fn spoiled(steps: Range<usize>, clips: usize) -> Corpus {
     corpus
 }
 
-fn train(settings: &Settings, corpus: &Corpus) -> (Result<Trained, StageError>, MemoryHost) {
+fn train(settings: &Settings, corpus: &Corpus) -> (Result<TrainingResult, StageError>, MemoryHost) {
     let (mut tiny, mut host) = (Tiny::new(settings.precision.kind(), 0.1), MemoryHost::default());
     let result = run(std::slice::from_mut(&mut tiny), corpus, settings, &mut host);
     (result, host)

@@ -10,8 +10,8 @@ use crate::train::notes::Notes;
 use crate::train::precision::Precision;
 use crate::train::record::Record;
 use crate::train::settings::Settings;
-use crate::train::state::{State, Switch};
-use crate::train::{Host, Trained, Trainee};
+use crate::train::state::{Switch, TrainingState};
+use crate::train::{Host, Trainee, TrainingResult};
 
 /// All results of a training.
 #[derive(Debug, PartialEq)]
@@ -38,7 +38,7 @@ impl LetterModel for Tiny {
     }
 }
 
-fn left<T: LetterModel>(model: &T, trained: &Trained, host: &mut MemoryHost) -> Left {
+fn left<T: LetterModel>(model: &T, trained: &TrainingResult, host: &mut MemoryHost) -> Left {
     let mut recall = |weights: &[(String, Blob)]| {
         let tensor = |(name, kept): &(String, Blob)| (name.clone(), host.recall(kept).unwrap());
         bits(&weights.iter().map(tensor).collect::<Vec<_>>())
@@ -232,7 +232,7 @@ fn a_checkpoint_of_another_model_is_refused() {
 }
 
 /// Trains in one precision for three steps, and in another one to the end.
-fn continued(first: Precision, then: Precision) -> (Trained, State, MemoryHost) {
+fn continued(first: Precision, then: Precision) -> (TrainingResult, TrainingState, MemoryHost) {
     let (corpus, mut host) = (Corpus::new(30), MemoryHost::default());
     let part = |precision: Precision, host: &mut MemoryHost| {
         let mut tiny = Tiny::new(precision.kind(), 0.0);
@@ -272,7 +272,7 @@ fn a_checkpoint_without_a_precision_is_known_by_its_loss_scale() {
         (Precision::Bf16, Precision::Fp16, false),
         (Precision::Fp16, Precision::Fp16, true),
     ] {
-        let mut state = State::new(first, 1);
+        let mut state = TrainingState::new(first, 1);
         state.precision = None;
         assert_eq!(state.continue_in(then).is_none(), is_same, "{first:?} {then:?}");
         assert!(state.scaler.is_of(then));

@@ -9,13 +9,13 @@ use super::{run, settings};
 use crate::train::early_stop::EarlyStopSettings;
 use crate::train::precision::Precision;
 use crate::train::settings::Settings;
-use crate::train::{Host, Trained, Trainee};
+use crate::train::{Host, Trainee, TrainingResult};
 
 fn train(
     tiny: &mut Tiny,
     corpus: &Corpus,
     settings: &Settings,
-) -> (Result<Trained, StageError>, MemoryHost) {
+) -> (Result<TrainingResult, StageError>, MemoryHost) {
     let mut host = MemoryHost::with_clock(0.5);
     let result = run(std::slice::from_mut(tiny), corpus, settings, &mut host);
     (result, host)
@@ -178,7 +178,7 @@ fn an_overflow_of_fp16_lowers_the_scale_and_is_no_failure() {
 }
 
 /// Gradients too large for every tried loss scale.
-fn overflowing(steps: u64) -> (Result<Trained, StageError>, MemoryHost) {
+fn overflowing(steps: u64) -> (Result<TrainingResult, StageError>, MemoryHost) {
     let settings = Settings { precision: Precision::Fp16, steps, ..settings() };
     let mut corpus = Corpus::new(5);
     corpus.0.iter_mut().for_each(|clip| clip.truncate(3));

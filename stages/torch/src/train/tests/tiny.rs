@@ -5,13 +5,13 @@
 use tch::{Device, Kind, Tensor};
 
 use crate::error::TorchError;
-use crate::layers::{Embedding, Linear, Pass, dropout};
-use crate::lora::{self, Adaptable, AdaptableLayer, LoraSettings};
-use crate::random::{Random, scramble};
+use crate::nn::layers::{Embedding, Linear, Pass, dropout};
+use crate::nn::lora::{self, Adaptable, AdaptableLayer, LoraSettings};
+use crate::nn::random::{Random, scramble};
+use crate::nn::weights::Weights;
 use crate::train::order::Row;
 use crate::train::run::Purpose;
 use crate::train::{Data, Losses, Phase, Totals, Trainee, samples};
-use crate::weights::Weights;
 
 const LETTERS: i64 = 12;
 const WIDTH: i64 = 8;

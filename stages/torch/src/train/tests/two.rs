@@ -6,7 +6,7 @@ use tch::{Kind, Tensor};
 use super::resume::LetterModel;
 use super::tiny::{Letters, Tiny};
 use crate::error::TorchError;
-use crate::layers::Pass;
+use crate::nn::layers::Pass;
 use crate::train::{Losses, Means, Phase, Totals, Trainee};
 
 pub struct Two {

@@ -12,11 +12,12 @@ use tch::{Device, Kind};
 
 use super::train::{Networks, TrainingOptions};
 use super::{
-    Config, LossWeights, Prepared, Recording, VitsBatch, VitsTrainee, WeightForm, prepare,
+    LossWeights, NetworkWeights, Recording, VitsBatch, VitsConfig, VitsTrainee, WeightForm, prepare,
 };
 use crate::error::TorchError;
-use crate::random::{Random, scramble};
-use crate::threads::one_thread;
+use crate::nn::random::{Random, scramble};
+use crate::nn::weights::Weights;
+use crate::runtime::threads::one_thread;
 use crate::train::adamw::AdamWSettings;
 use crate::train::order::{ClipEntry, Grouping, Row};
 use crate::train::precision::Precision;
@@ -24,24 +25,23 @@ use crate::train::run::Purpose;
 use crate::train::schedule::{Decay, Schedule};
 use crate::train::settings::{Checkpoints, Settings};
 use crate::train::tests::memory::MemoryHost;
-use crate::train::{Data, Trained, TrainingJob, train};
-use crate::weights::Weights;
+use crate::train::{Data, TrainingJob, TrainingResult, train};
 
 fn read(name: &str) -> Vec<u8> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/vits");
     std::fs::read(folder.join(name)).unwrap()
 }
 
-fn config() -> Config {
+fn config() -> VitsConfig {
     let fixture: serde_json::Value = serde_json::from_slice(&read("fixture.json")).unwrap();
-    Config::parse(fixture["settings"]["config"].to_string().as_bytes()).unwrap()
+    VitsConfig::parse(fixture["settings"]["config"].to_string().as_bytes()).unwrap()
 }
 
 fn file() -> Weights {
     Weights::from_safetensors(&read("model.safetensors")).unwrap()
 }
 
-fn prepared() -> Prepared {
+fn prepared() -> NetworkWeights {
     prepare(&config(), file(), WeightForm::Normed, Device::Cpu).unwrap()
 }
 
@@ -141,7 +141,7 @@ fn run(
     tones: &Tones,
     settings: &Settings,
     host: &mut MemoryHost,
-) -> Result<Trained, StageError> {
+) -> Result<TrainingResult, StageError> {
     one_thread();
     let clips = tones.clips();
     let held_out: Vec<bool> = (0..clips.len()).map(|at| at % 5 == 4).collect();

@@ -5,7 +5,7 @@ use crate::train::Trainee;
 use crate::train::losses::Means;
 
 /// The loss on held-out clips before a training and after it.
-fn in_precision(precision: Precision) -> ([f64; 2], Trained, VitsTrainee) {
+fn in_precision(precision: Precision) -> ([f64; 2], TrainingResult, VitsTrainee) {
     let settings = Settings { steps: 12, precision, ..settings() };
     let options = TrainingOptions { kind: precision.kind(), ..options() };
     let (mut trainee, mut host) = (VitsTrainee::new(nets(options)), MemoryHost::default());

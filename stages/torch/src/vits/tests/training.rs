@@ -14,7 +14,7 @@ fn trained(
     replicas: usize,
     tones: &Tones,
     settings: &Settings,
-) -> (Vec<(String, Tensor)>, Trained, MemoryHost) {
+) -> (Vec<(String, Tensor)>, TrainingResult, MemoryHost) {
     let mut replicas: Vec<VitsTrainee> = (0..replicas).map(|_| trainee()).collect();
     let mut host = MemoryHost::default();
     let trained = run(&mut replicas, tones, settings, &mut host).unwrap();

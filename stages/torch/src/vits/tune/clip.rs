@@ -5,13 +5,13 @@ use stage_core::{Context, Fields, Item, Reject, StageError};
 use stage_families::vits::clip_identity;
 
 use crate::error::TorchError;
+use crate::sound::wave;
 use crate::train::clips::{self, Clips, Sides, TrainingClip, begin};
 use crate::train::notes::Notes;
 use crate::train::order::{ClipEntry, Row};
 use crate::train::run::{Data, Purpose};
 use crate::vits::artifact::VitsModel;
-use crate::vits::{Config, Recording, VitsBatch, mel_processing};
-use crate::wave;
+use crate::vits::{Recording, VitsBatch, VitsConfig, mel_processing};
 
 /// The memory for spectrograms in bytes; beyond it they are computed when needed, with the same
 /// result.
@@ -71,17 +71,17 @@ impl VitsReading<'_> {
             Err(reject) => return Ok(Err(reject)),
         };
         let audio = context.read(blob)?;
-        let frames = self.frames(&audio).map_err(|reject| unfit(text, &reject.reason))?;
+        let frames = self.frames(&audio).map_err(|reject| unusable(text, &reject.reason))?;
         if let Some(reject) = self.misfit(frames, tokens.len()) {
             return Ok(Err(reject));
         }
         let speaker = item.fields.text("speaker");
         let number =
-            self.model.speaker(speaker).map_err(|error| unfit(text, &error.to_string()))?;
+            self.model.speaker(speaker).map_err(|error| unusable(text, &error.to_string()))?;
         let spectrogram = item.fields.blob("spectrogram");
         let spectrogram = spectrogram.map(|blob| context.read(blob)).transpose()?;
         if let Some(bytes) = &spectrogram {
-            self.check(bytes, frames).map_err(|error| unfit(text, &error.to_string()))?;
+            self.check(bytes, frames).map_err(|error| unusable(text, &error.to_string()))?;
         }
         let digest = clip_identity(text, &blob.digest, speaker.filter(|_| number.is_some()));
         let entry = ClipEntry { id: digest.to_string(), length: frames, group: 0 };
@@ -160,7 +160,7 @@ impl VitsReading<'_> {
     }
 }
 
-fn unfit(text: &str, why: &str) -> StageError {
+fn unusable(text: &str, why: &str) -> StageError {
     StageError::with_help(
         format!("the clip with the text `{}` does not fit the model: {why}", begin(text)),
         "clips need mono WAV at the model's rate, spectrograms of `vits.spectrogram` made for this \
@@ -192,11 +192,11 @@ impl VitsClip {
 /// Makes batches of clips.
 pub struct VitsData<'a> {
     clips: &'a [TrainingClip<VitsClip>],
-    config: Config,
+    config: VitsConfig,
 }
 
 impl<'a> VitsData<'a> {
-    pub fn new(clips: &'a VitsClips, config: &Config) -> VitsData<'a> {
+    pub fn new(clips: &'a VitsClips, config: &VitsConfig) -> VitsData<'a> {
         VitsData { clips: &clips.clips, config: config.clone() }
     }
 }

@@ -19,17 +19,17 @@ use crate::device::Machine;
 use crate::lineage;
 use crate::stored;
 use crate::train::clips::Sides;
-use crate::train::{ContextHost, Trained, Trainee, TrainingJob, rehearsal};
+use crate::train::{ContextHost, Trainee, TrainingJob, TrainingResult, rehearsal};
 
 /// The number of clips in a preflight.
 const CLIPS: usize = 8;
 
 /// The result.
-pub struct VitsTuned {
+pub struct TunedVits {
     pub base: VitsModel,
     /// The digest of the parent, if training continued from one.
     pub parent: Option<String>,
-    pub trained: Trained,
+    pub trained: TrainingResult,
     /// The trained tensors of the result, by name, and the frozen ones.
     pub weights: Vec<(String, Blob)>,
     pub frozen: Vec<(String, Blob)>,
@@ -48,7 +48,7 @@ impl VitsTuning<'_> {
         &self,
         input: &GatherInput,
         context: &mut dyn Context,
-    ) -> Result<VitsTuned, StageError> {
+    ) -> Result<TunedVits, StageError> {
         let facts = |device| self.machine.facts(device);
         let plan = VitsPlan::read(&self.setup.parameters, self.setup.device, facts)?;
         let sides = Sides::of(input, plan.training.validation_fraction, CLIP_SALT)?;
@@ -97,7 +97,7 @@ impl VitsTuning<'_> {
         let weights = trained.taken(plan.training.take_best)?;
         let parent = parent.map(|parent| lineage::digest(&parent).to_string());
         let notes = clips.notes.close(&trained);
-        Ok(VitsTuned { base, parent, trained, weights, frozen, discriminator, notes })
+        Ok(TunedVits { base, parent, trained, weights, frozen, discriminator, notes })
     }
 
     /// One replica of the model per device, ready for training.

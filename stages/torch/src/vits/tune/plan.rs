@@ -11,7 +11,7 @@ use crate::train::plan::{ClipRows, TrainingPlan};
 use crate::train::precision::DeviceFacts;
 use crate::train::schedule::{Decay, Schedule};
 use crate::train::settings::Settings;
-use crate::vits::{Config, LossWeights, TrainingOptions};
+use crate::vits::{LossWeights, TrainingOptions, VitsConfig};
 
 /// The origin of the discriminator if no other model is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl VitsPlan {
     }
 
     /// Sets the segment length instead of the model's own.
-    pub fn set_segment(&self, config: &mut Config) -> Result<(), StageError> {
+    pub fn set_segment(&self, config: &mut VitsConfig) -> Result<(), StageError> {
         let Some(seconds) = self.segment else { return Ok(()) };
         let samples = seconds * config.sampling_rate as f64;
         let frames = (samples / config.hop() as f64).round().max(1.0);
@@ -102,7 +102,7 @@ impl VitsPlan {
     pub fn settings(
         &self,
         clips: &VitsClips,
-        config: &Config,
+        config: &VitsConfig,
     ) -> Result<(Course, Settings), StageError> {
         let frames = self.max_seconds * config.sampling_rate as f64 / config.hop() as f64;
         let rows_of_step = self.training.rows_of_step()?;

@@ -6,10 +6,10 @@ use tch::Device;
 
 use super::plan::{DiscriminatorSource, VitsPlan};
 use super::voices;
+use crate::nn::weights::Weights;
 use crate::stored;
 use crate::vits::artifact::VitsModel;
 use crate::vits::{Networks, WeightForm, fresh, prepare};
-use crate::weights::Weights;
 
 pub struct VitsStart<'a> {
     pub plan: &'a VitsPlan,

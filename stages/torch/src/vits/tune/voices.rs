@@ -7,10 +7,10 @@ use stage_core::{Context, Fields, Item, StageError};
 use stage_formats::shapes::listed;
 use tch::{Kind, Tensor};
 
-use crate::random::Random;
+use crate::nn::random::Random;
+use crate::nn::weights::Weights;
 use crate::train::clips::Sides;
 use crate::vits::artifact::VitsModel;
-use crate::weights::Weights;
 
 /// The tensor of speaker embeddings.
 const TABLE: &str = "embed_speaker.weight";

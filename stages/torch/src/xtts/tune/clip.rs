@@ -6,16 +6,16 @@ use std::sync::{Mutex, PoisonError};
 use bytes::Bytes;
 use cache::Digest;
 use stage_core::{Context, Item, Reject, StageError};
-use stage_families::xtts::{Language, Tokenizer, clip_identity};
+use stage_families::xtts::{LanguageCode, XttsTokenizer, clip_identity};
 use tch::Tensor;
 
 use super::crop::{crop, padded};
 use crate::error::TorchError;
 use crate::npy;
+use crate::sound::wave;
 use crate::train::clips::{self, Clips, Sides, TrainingClip, begin};
 use crate::train::order::{ClipEntry, Row};
 use crate::train::run::{Data, Purpose};
-use crate::wave;
 use crate::xtts::batch::STOPS;
 use crate::xtts::mel::LogMel;
 use crate::xtts::{GptBatch, GptClip, GptConfig, Packer};
@@ -43,7 +43,7 @@ pub struct Limits {
 }
 
 pub struct XttsReading<'a> {
-    pub tokenizer: &'a Tokenizer,
+    pub tokenizer: &'a XttsTokenizer,
     pub gpt: &'a GptConfig,
     pub limits: &'a Limits,
 }
@@ -80,7 +80,7 @@ impl XttsReading<'_> {
         let audio = item.fields.blob("audio").ok_or_else(|| missing("audio"))?;
         let tokens = item.fields.blob("tokens").ok_or_else(|| missing("tokens"))?;
         let language = item.fields.text("language").or(self.limits.language.as_deref());
-        let language = Language::of(language.ok_or_else(no_language)?);
+        let language = LanguageCode::of(language.ok_or_else(no_language)?);
         let ids = match self.ids(text, &language) {
             Ok(ids) => ids,
             Err(reject) => return Ok(Err(reject)),
@@ -92,7 +92,7 @@ impl XttsReading<'_> {
         };
         let codes = npy::read(&context.read(tokens)?);
         let codes = codes.and_then(|codes| self.codes(&codes, samples));
-        let codes = codes.map_err(|error| unfit(text, &error.to_string()))?;
+        let codes = codes.map_err(|error| unusable(text, &error.to_string()))?;
         let digest = clip_identity(text, &language, &tokens.digest, &audio.digest);
         let entry = ClipEntry {
             id: digest.to_string(),
@@ -103,7 +103,7 @@ impl XttsReading<'_> {
         Ok(Ok((TrainingClip { entry, begin: begin(text), content }, language.code().to_owned())))
     }
 
-    fn ids(&self, text: &str, language: &Language) -> Result<Vec<i64>, Reject> {
+    fn ids(&self, text: &str, language: &LanguageCode) -> Result<Vec<i64>, Reject> {
         let ids = self.tokenizer.encode(text, language)?;
         let most = self.limits.max_text_tokens.min(self.gpt.max_text_tokens as usize);
         if ids.len() > most {
@@ -153,7 +153,11 @@ impl XttsReading<'_> {
         }
     }
 
-    fn codes(&self, codes: &crate::codec::Codes, samples: usize) -> Result<Vec<i64>, TorchError> {
+    fn codes(
+        &self,
+        codes: &crate::sound::codec::Codes,
+        samples: usize,
+    ) -> Result<Vec<i64>, TorchError> {
         let wanted = samples.div_ceil(self.gpt.code_stride as usize);
         if codes.codebooks != 1 || codes.frames != wanted {
             return Err(TorchError::Input(format!(
@@ -185,7 +189,7 @@ fn no_language() -> StageError {
     )
 }
 
-fn unfit(text: &str, why: &str) -> StageError {
+fn unusable(text: &str, why: &str) -> StageError {
     StageError::with_help(
         format!("the clip with the text `{}` does not fit the model: {why}", begin(text)),
         "encode the audio that this stage reads with the DVAE of this model",

@@ -7,8 +7,8 @@ use stage_core::{Context, StageError};
 use tch::Device;
 
 use super::clip::XttsClips;
-use crate::codec::Codec;
-use crate::wave;
+use crate::sound::codec::Codec;
+use crate::sound::wave;
 use crate::xtts::artifact::XttsModel;
 
 /// The number of compared clips.

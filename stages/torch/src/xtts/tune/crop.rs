@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::random::{Random, scramble};
+use crate::nn::random::{Random, scramble};
 use crate::train::run::Purpose;
 
 /// Samples at 22,050 Hz: `min_conditioning_length` and `max_conditioning_length` of the original.

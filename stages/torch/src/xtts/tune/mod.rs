@@ -7,7 +7,7 @@ mod plan;
 
 use stage_core::course::Course;
 use stage_core::{Context, StageError};
-use stage_families::xtts::{CLIP_SALT, Tokenizer};
+use stage_families::xtts::{CLIP_SALT, XttsTokenizer};
 use tch::{Device, Kind, Tensor};
 
 use self::clip::{XttsClip, XttsClips, XttsData, XttsReading};
@@ -25,7 +25,7 @@ use crate::tune::{Base, Tuning, TuningRequest};
 pub struct GptTuning {
     plan: XttsPlan,
     base: XttsModel,
-    tokenizer: Tokenizer,
+    tokenizer: XttsTokenizer,
     /// The divisors of spectrograms: `[mels]`.
     mel_stats: Tensor,
 }
