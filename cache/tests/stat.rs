@@ -540,3 +540,55 @@ fn what_another_process_appends_is_seen() {
         }
     }
 }
+
+#[test]
+fn a_damaged_memo_is_told_once_and_written_anew() {
+    let fs = MemoryFs::new();
+    let entries = vec![file("a", 1)];
+    put(&opened(&fs), &entries);
+    let mut bytes = memo(&fs);
+    bytes[60] ^= 1;
+    fs.overwrite("/cache/stat.idx".into(), &bytes).unwrap();
+    let cache = opened(&fs);
+    assert!(StatIndex::load(&cache).unwrap().section(&KEY).is_none());
+    let told = StatIndex::take_trouble(&cache);
+    assert_eq!(told.as_deref(), Some("the stat index `/cache/stat.idx` is damaged"));
+    assert_eq!(StatIndex::take_trouble(&cache), None);
+    put(&cache, &entries);
+    assert_eq!(found(&fs), Some(entries));
+}
+
+/// Denies this process to open the memo for reading.
+#[derive(Debug)]
+struct Unreadable(i32);
+
+impl Interceptor for Unreadable {
+    fn before(&self, call: Call, path: &Utf8Path) -> std::io::Result<()> {
+        match call == Call::Open && path.file_name() == Some("stat.idx") {
+            true => Err(std::io::Error::from_raw_os_error(self.0)),
+            false => Ok(()),
+        }
+    }
+}
+
+#[test]
+fn an_unreadable_memo_counts_as_missing() {
+    use cache::fs::fault::{EACCES, EIO, EMFILE};
+    let fs = MemoryFs::new();
+    put(&opened(&fs), &[file("a", 1)]);
+    let cache = |error| {
+        let layer = Layer::over(Arc::new(fs.clone()), Unreadable(error));
+        Cache::open("/cache".into(), Arc::new(layer), Access::ReadWrite).unwrap()
+    };
+    for error in [EACCES, EIO] {
+        let cache = cache(error);
+        assert!(StatIndex::load(&cache).unwrap().section(&KEY).is_none());
+        let told = StatIndex::take_trouble(&cache).unwrap();
+        assert!(told.starts_with("the stat index `/cache/stat.idx` cannot be read ("), "{told}");
+        let entries = vec![file("b", error as u8)];
+        put(&cache, &entries);
+        assert_eq!(found(&fs), Some(entries));
+    }
+    // A process without a free file says nothing about the memo.
+    assert!(StatIndex::load(&cache(EMFILE)).is_err());
+}

@@ -7,6 +7,7 @@ use clap_complete::Shell;
 use crate::setup::templates::{self, Template};
 
 mod common;
+mod given;
 mod new_stage;
 mod rate;
 mod remote;
@@ -30,9 +31,9 @@ pub use voice::{Card, OnUnknown, Say, Serve, VoiceOptions};
 /// A TOML manifest describes a graph of stages. throstle runs it, stores every output by its
 /// content, and after a change repeats only the affected work.
 ///
-/// Exit codes: 0 success; 1 a stage failed or another error occurred; 2 the manifest or the
-/// arguments are wrong; 75 stopped on purpose, run again to continue. A stage that aborts ends the
-/// program with a signal.
+/// Exit codes: 0 success; 1 a stage failed, a sentence is missing, or another error occurred; 2 the
+/// manifest or the arguments are wrong; 75 stopped on purpose, run again to continue. A stage that
+/// aborts ends the program with a signal.
 #[derive(Debug, Parser)]
 #[command(name = "throstle", version, max_term_width = 100, arg_required_else_help = true)]
 pub struct Arguments {
@@ -236,6 +237,9 @@ pub struct Init {
 pub struct Check {
     #[command(flatten)]
     pub manifest: ManifestArgument,
+    /// Print the result as one JSON object, also for a manifest with errors.
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub settings: Settings,
 }
@@ -317,6 +321,9 @@ pub struct Why {
     /// Also show every part of the key.
     #[arg(long)]
     pub key: bool,
+    /// Print one JSON object a line, one for each stage.
+    #[arg(long, conflicts_with = "key")]
+    pub json: bool,
     #[command(flatten)]
     pub manifest: ManifestOption,
     #[command(flatten)]
@@ -444,6 +451,9 @@ pub struct Items {
     /// The format of the list, or of the files in `--to`.
     #[arg(long, value_enum, default_value_t = ItemFormat::Table)]
     pub format: ItemFormat,
+    /// Print one JSON object a line, as `--format jsonl` does.
+    #[arg(long, conflicts_with = "format")]
+    pub json: bool,
     /// The folder for the files of `hf`, `webdataset` and `shar`: a new or an empty one.
     #[arg(long, value_name = "DIR", required_if_eq_any = [
         ("format", "hf"), ("format", "webdataset"), ("format", "shar"),
@@ -718,7 +728,7 @@ mod tests {
     use clap::CommandFactory;
 
     fn parse(line: &str) -> Result<Command, clap::Error> {
-        Arguments::try_parse_from(line.split(' ')).map(|arguments| arguments.command)
+        Arguments::read(line.split(' ').map(Into::into)).map(|arguments| arguments.command)
     }
 
     #[test]
@@ -748,6 +758,21 @@ mod tests {
         };
         assert_eq!((why.stage.as_str(), why.item.as_deref()), ("voice", Some("clip7")));
         assert_eq!(why.manifest.manifest, "demo");
+    }
+
+    #[test]
+    fn an_option_names_the_manifest_for_every_command() {
+        let Command::Status(status) = parse("throstle status -m demo").unwrap() else { panic!() };
+        assert_eq!(status.manifest.manifest, "demo");
+        for line in ["throstle run -m demo voice pack", "throstle run voice pack --manifest demo"] {
+            let Command::Run(run) = parse(line).unwrap() else { panic!("{line}") };
+            assert_eq!((run.manifest.manifest.as_str(), run.stages.len()), ("demo", 2), "{line}");
+            assert_eq!(run.stages, ["voice", "pack"], "{line}");
+        }
+        let Command::Plan(plan) = parse("throstle plan -m demo").unwrap() else { panic!() };
+        assert_eq!((plan.manifest.manifest.as_str(), plan.stages.len()), ("demo", 0));
+        let told = parse("throstle check demo -m other").unwrap_err().to_string();
+        assert!(told.contains("the manifest is named twice: `demo` and `other`"), "{told}");
     }
 
     #[test]

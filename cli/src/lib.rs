@@ -25,8 +25,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use cache::fs::MachineFault;
+use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{CommandFactory, Parser};
 use engine::manifest::FILE_NAME as MANIFEST;
 use engine::manifest::nearest;
 use stage_core::Stage;
@@ -66,7 +66,7 @@ fn start(stages: Vec<Arc<dyn Stage>>, began: Instant) -> u8 {
     if let Some(code) = setup::complete::answer(&stages) {
         return code;
     }
-    let arguments = match Arguments::try_parse() {
+    let arguments = match Arguments::read(std::env::args_os()) {
         Ok(arguments) => arguments,
         Err(error) => return report_arguments(error),
     };
@@ -201,12 +201,7 @@ fn tip_about_manifest(error: &clap::Error, words: &[String]) -> Option<String> {
     let path = std::path::Path::new(typed);
     let is_manifest = path.extension().is_some_and(|end| end == "toml") && path.is_file();
     let is_named = is_manifest || path.join(MANIFEST).is_file();
-    if takes('m') {
-        is_named.then(|| format!("\n  tip: `-m {typed}` names the manifest\n"))
-    } else {
-        let tip = "\n  tip: the manifest or its folder is the first argument, without `-m`\n";
-        (typed == "-m").then(|| tip.to_owned())
-    }
+    (takes('m') && is_named).then(|| format!("\n  tip: `-m {typed}` names the manifest\n"))
 }
 
 /// Offers the name that was probably meant in place of an unknown command or value.
@@ -307,7 +302,7 @@ mod tests {
             ("throstle items voice --format cvs", "csv"),
         ] {
             let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-            let error = Arguments::try_parse_from(&words).unwrap_err();
+            let error = Arguments::read(words.iter().map(Into::into)).unwrap_err();
             let error = with_nearest(error, &words[1..]);
             let told = error.render().to_string();
             assert!(told.contains(&format!("'{meant}'")), "{line}: {told}");

@@ -205,6 +205,9 @@ pub enum Event {
         /// Files that somebody has changed.
         #[serde(default, skip_serializing_if = "is_zero")]
         kept: u64,
+        /// Files of an earlier run, since this one has not finished the stage.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        outdated: u64,
     },
     Stopping {
         why: String,

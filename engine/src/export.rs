@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 
 use crate::event::Event;
 use cache::stat::{StatEntry, StatIndex};
-use cache::{CacheError, Digest};
+use cache::{CacheError, Digest, Link};
 use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::Blob;
 
@@ -30,7 +30,7 @@ use crate::leftovers;
 use crate::options::Sink;
 use crate::pipeline::{Export, Pipeline, StageId, StageSpec};
 use crate::plan::{PlannedValue, StageKnowledge};
-use crate::record::{AfterExport, EXPORT, ExportRecord, LeftOut, decode, encode};
+use crate::record::{AfterExport, EXPORT, ExportRecord, LeftOut, PortValue, decode, encode};
 use crate::store::Store;
 use crate::world;
 
@@ -65,6 +65,10 @@ struct ExportCounts {
     /// The same of items or exports that are gone.
     stays: Vec<Utf8PathBuf>,
     problems: Vec<String>,
+    /// The same for files in folders that this process may not write to.
+    denied: Vec<String>,
+    /// Files of an earlier run that may lack what a failed stage will give again.
+    outdated: u64,
     left_out: Option<LeftOut>,
     /// The output has other fields than the exported one: these.
     lacks_field: Option<String>,
@@ -80,6 +84,8 @@ struct ExportCounts {
 pub struct ExportResult {
     /// At least one file could not be written.
     pub failed: bool,
+    /// At least one folder is read-only for this process: the next run goes on once it is not.
+    pub denied: bool,
     /// At least one object is gone and has to be made again first.
     pub lost: bool,
     /// The number of files that are not as exported, since somebody has changed them.
@@ -111,6 +117,7 @@ pub fn export(
             let mut done = one.bring_up_to_date(value)?;
             *total += done.written + done.removed;
             all.failed |= !done.problems.is_empty();
+            all.denied |= !done.denied.is_empty();
             all.lost |= !done.lost.is_empty();
             all.kept += done.kept.len() as u64;
             all.left_out += done.left_out.as_ref().map_or(0, |left_out| left_out.items);
@@ -130,13 +137,36 @@ pub fn export(
         all.failed = true;
     }
     // Only a run that brought everything up to date knows which files are obsolete.
-    let is_whole = !all.failed && !all.lost && !lacks_field;
+    let is_whole = !all.failed && !all.denied && !all.lost && !lacks_field;
     if stages.len() == pipeline.stages.len() && is_whole {
         gone::take_back(store, pipeline, total, sink)?
     } else {
         gone::note(store, pipeline, stages)?
     }
     Ok(all)
+}
+
+/// Tells the exports of stages that a run has not finished, if earlier runs have written them.
+pub fn tell_outdated(
+    store: &Store,
+    pipeline: &Pipeline,
+    unfinished: &[StageId],
+    sink: Sink,
+) -> Result<(), CacheError> {
+    for spec in unfinished.iter().map(|id| pipeline.stage(*id)) {
+        let mut outdated = 0;
+        for export in &spec.exports {
+            let key = section_key(pipeline, spec, export);
+            let before = store.cache().get(EXPORT, &key)?;
+            let before = before.and_then(|bytes| decode::<ExportRecord>(&bytes));
+            outdated += before.map_or(0, |before| match before.value {
+                PortValue::Dataset { items, .. } => items,
+                PortValue::Artifact(_) => 1,
+            });
+        }
+        ExportCounts { outdated, ..ExportCounts::default() }.tell_counts(spec.name.clone(), sink);
+    }
+    Ok(())
 }
 
 /// An unwritable folder fails for every file in it: only the first is reported.
@@ -190,8 +220,12 @@ impl One<'_> {
             self.add_recorded(before, &mut old);
         }
         if self.is_partial && old.digests.keys().any(|path| !wanted.contains_key(path)) {
-            let unchanged = old.digests.len() as u64;
-            return Ok(ExportCounts { unchanged, ..ExportCounts::default() });
+            let outdated = old.digests.len() as u64;
+            return Ok(ExportCounts { outdated, ..ExportCounts::default() });
+        }
+        if self.export.link == Link::Hard && !cache.is_read_only() && cache.pending_bytes() > 0 {
+            // An object that is not in its place yet has no file to link to.
+            cache.commit()?;
         }
         let ground = Ground::of(self.store)?;
         let places = places(&ground, wanted.keys().chain(old.digests.keys()))?;
@@ -298,7 +332,8 @@ impl One<'_> {
             let same_files = known.is_of_the_same(&now) && known.kept() == now.kept();
             same_files && known.left_out == now.left_out && done.written == 0
         };
-        if done.problems.is_empty() && !known.as_ref().is_some_and(is_known) {
+        let is_whole = done.problems.is_empty() && done.denied.is_empty();
+        if is_whole && !known.as_ref().is_some_and(is_known) {
             cache.record(EXPORT, &section, encode(&now))?;
         }
         Ok(())
@@ -312,6 +347,13 @@ impl One<'_> {
         if let Some(message) = one_for_all(&done.problems) {
             let help = Some("choose another `export` path, or make room for it".to_owned());
             sink(Event::StageFailed { stage: stage.clone(), message, help });
+        }
+        if let Some(message) = one_for_all(&done.denied) {
+            let why = format!(
+                "{stage}: {message}: make its folder writable or choose another `export` path, then \
+                 run again"
+            );
+            sink(Event::Stopping { why });
         }
         let without_field = match (done.items, &self.export.field, &done.lacks_field) {
             (_, Some(field), Some(has)) => Some(format!(
@@ -342,10 +384,10 @@ impl One<'_> {
 
 impl ExportCounts {
     fn tell_counts(&self, stage: String, sink: Sink) {
-        let ExportCounts { written, unchanged, removed, .. } = *self;
-        if written + removed > 0 {
+        let ExportCounts { written, unchanged, removed, outdated, .. } = *self;
+        if written + removed + outdated > 0 {
             let kept = self.kept.len() as u64;
-            sink(Event::Exported { stage, written, unchanged, removed, kept });
+            sink(Event::Exported { stage, written, unchanged, removed, kept, outdated });
         }
     }
 }

@@ -1,19 +1,21 @@
 //! The items that a stage has noted something about, such as that a clip is clipped.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cache::Cache;
+use cache::{Cache, Digest};
 use stage_core::Item;
 
 use crate::engine::Engine;
 use crate::error::{EngineError, PlanError};
+use crate::history;
 use crate::options::Sink;
-use crate::pipeline::{Pipeline, StageId};
-use crate::plan::inputs::arriving;
+use crate::pipeline::{ITEMS, Pipeline, StageId, StageSpec, StageWork};
+use crate::plan::inputs::{arriving, job_of};
 use crate::plan::items::item_reads;
 use crate::plan::planner::Planner;
 use crate::plan::{PartialBucket, PartialItem, PlannedValue};
-use crate::record::ItemRecord;
+use crate::record::{ITEM, ItemRecord, decode};
 use crate::store::{ReadError, Store};
 
 /// An item, and the notes with their counts.
@@ -45,6 +47,39 @@ pub fn noted(
         _ => None,
     };
     Ok(items.into_iter().zip(known).filter_map(notes).collect())
+}
+
+/// The notes on all items of an outcome, those that earlier runs have processed included. None if an
+/// outcome of an item is no longer known.
+pub fn totals(
+    store: &Store,
+    spec: &StageSpec,
+    outcome: &Digest,
+) -> Result<Option<BTreeMap<String, u64>>, ReadError> {
+    let made_of = history::made_of(store.cache(), outcome).map_err(ReadError::Cache)?;
+    let Some((key, roots)) = made_of.filter(|_| spec.work == StageWork::Item) else {
+        return Ok(None);
+    };
+    let Some(root) = roots.get(ITEMS).and_then(|roots| roots.first()) else { return Ok(None) };
+    let (job, reads) = (job_of(key).digest(), item_reads(spec));
+    let mut totals = BTreeMap::new();
+    for bucket in store.dataset(root)?.buckets {
+        let items = store.chunk(&bucket.chunk)?.items;
+        let keys: Vec<Digest> = items.iter().map(|item| reads.see(item).key(&job)).collect();
+        let known = store.cache().get_many(ITEM, &keys).map_err(ReadError::Cache)?;
+        for record in known {
+            match record.and_then(|bytes| decode(&bytes)) {
+                Some(ItemRecord::Done { notes, .. }) => {
+                    for (note, count) in notes {
+                        *totals.entry(note).or_default() += count;
+                    }
+                }
+                Some(ItemRecord::Rejected(_)) => {}
+                None => return Ok(None),
+            }
+        }
+    }
+    Ok(Some(totals))
 }
 
 /// The items of a data set, as far as they are known.

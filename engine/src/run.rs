@@ -12,6 +12,7 @@ mod gather;
 mod home;
 mod items;
 pub(crate) mod jobs;
+mod losses;
 pub(crate) mod message;
 mod meter;
 mod obstacles;

@@ -398,6 +398,19 @@ impl World for Watch<'_> {
         }
     }
 
+    fn list_folder(&mut self, folder: &Utf8Path) -> Result<Option<Listing>, StageError> {
+        let Ok(entries) = self.list_one(folder)? else { return Ok(None) };
+        let (folders, files): (Entries, Entries) =
+            entries.into_iter().partition(|(_, kind)| *kind == FileKind::Dir);
+        let names = |entries: Entries| {
+            let mut names: Vec<Utf8PathBuf> =
+                entries.into_iter().map(|(name, _)| name.into()).collect();
+            names.sort();
+            names
+        };
+        Ok(Some(Listing { files: names(files), folders: names(folders), ..Listing::default() }))
+    }
+
     fn exists(&mut self, path: &Utf8Path) -> bool {
         match self.fs().metadata(&self.full(path)) {
             // The observation includes its existence, and its content stands for that.

@@ -342,25 +342,27 @@ impl Draft {
         }
     }
 
-    /// A port that is given beside the parameter in its place.
+    /// A port that is given beside a parameter in its place.
     fn replaced(&self, port: &InputPort, parameters: &Parameters) -> Option<Mistake> {
-        let parameter = port.replaced_by.filter(|name| parameters.is_set(name))?;
+        let mut replacing = port.replaced_by.iter();
+        let parameter = *replacing.find(|name| parameters.is_set(name))?;
         let message = format!("`{parameter}` and `{}` are both given", port.name);
         let help = Some("leave out one of them".to_owned());
         self.ports.contains_key(port.name).then_some(Mistake { parameter, message, help })
     }
 
-    /// The mistake that neither a parameter nor one of the ports that it replaces is given.
+    /// The mistake that neither a port nor one of the parameters that replace it is given.
     fn without_replacement(&self, parameters: &Parameters, unknown: &[&str]) -> Option<Mistake> {
-        let replacing = |port: &InputPort| port.replaced_by;
-        let parameter = self.kind.inputs.iter().find_map(replacing)?;
-        let ports = self.kind.inputs.iter().filter(|port| port.replaced_by == Some(parameter));
+        let replacing = |port: &&InputPort| !port.replaced_by.is_empty();
+        let replacing = self.kind.inputs.iter().find(replacing)?.replaced_by;
+        let ports = self.kind.inputs.iter().filter(|port| port.replaced_by == replacing);
         let mut names: Vec<&str> = ports.map(|port| port.name).collect();
-        let is_given = parameters.is_set(parameter) || unknown.contains(&parameter);
-        if is_given || names.iter().any(|port| self.has_port(port)) {
+        let is_given = |name: &&str| parameters.is_set(name) || unknown.contains(name);
+        if replacing.iter().any(is_given) || names.iter().any(|port| self.has_port(port)) {
             return None;
         }
-        names.push(parameter);
+        names.extend(replacing);
+        let parameter = *replacing.first()?;
         let (stage, kind) = (&self.name.value, self.kind.name);
         let names = list(names).replace("`, `", "` or `");
         let message = format!("stage `{stage}` has no {names}, and `{kind}` needs one");

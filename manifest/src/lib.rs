@@ -6,6 +6,7 @@
 //! are accessed through functions.
 
 mod artifacts;
+mod asked;
 mod brief;
 mod draft;
 mod edit;

@@ -18,7 +18,9 @@ pub static COMMON: &[Parameter] = &[
         role: Role::Execution,
         doc: "The share of items that may be quarantined before the stage fails: `\"5%\"` or \
             `0.05`. Default: a stage fails if more than 5 % and more than 3 items are \
-            quarantined, or all of them. Items dropped with `corpus.corrections`, and clips that \
+            quarantined, or more than half of them. A stage that speaks sentences, other than those of \
+            `model.audition` or of clips, then goes on with the others, and the run ends as failed if \
+            one is missing; so do the stages that these sentences come through. Items dropped with `corpus.corrections`, and clips that \
             `dataset.split` leaves out, do not count.",
         ..Parameter::BASE
     },
@@ -72,7 +74,7 @@ pub fn is_common(key: &str) -> bool {
 
 pub fn usual() -> Policy {
     Policy {
-        quarantine: Tolerance::USUAL,
+        quarantine: Tolerance::Usual,
         retries: 2,
         timeout_seconds: None,
         salt: None,
@@ -90,7 +92,7 @@ pub fn read(policy: &mut Policy, entry: &Entry, checks: &Checks, problems: &mut 
     let Some(value) = checks.value(parameter, node, problems) else { return };
     match (parameter.name, value) {
         ("quarantine", ParameterValue::Number(share)) => {
-            policy.quarantine = Tolerance::of_share(share);
+            policy.quarantine = Tolerance::Share(share);
         }
         ("retries", ParameterValue::Integer(retries)) => policy.retries = retries as u32,
         ("timeout", ParameterValue::Seconds(seconds)) => {

@@ -8,6 +8,7 @@ use stage_core::course::{self, EPOCHS, Timetable};
 use stage_core::{Catalogue, ParameterType, ParameterValue, Parameters, Unit};
 
 use super::artifacts::{Alternatives, ArrivingArtifact, written};
+use super::asked;
 use super::draft::{self, Draft};
 use super::executor::{check_names, executors, place};
 use super::export::Exporter;
@@ -72,6 +73,7 @@ pub fn resolve(
     let mut stages = builder.stages;
     let sweeps = trials::finish(sweeps, &drafts, &instances, &mut stages, problems);
     stages.iter_mut().for_each(|stage| place(stage, &executors, &executor_spans, problems));
+    asked::set_limits(&mut stages);
     Some(Pipeline {
         name: name?,
         base,

@@ -26,7 +26,7 @@ use object_store::{
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::address::Address;
-use crate::place::{ListedFile, Refusal, Storage};
+use crate::storage::{ListedFile, Refusal, Storage};
 
 /// The size of the parts of an upload, and the number of them that are under way.
 const PART: usize = 8 << 20;

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashSet};
 
 use crate::error::RemoteError;
 use crate::layout;
-use crate::place::ListedFile;
 use crate::remote::Remote;
+use crate::storage::ListedFile;
 
 /// The numbers and sizes of files in a remote, by kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

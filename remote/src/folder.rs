@@ -9,7 +9,7 @@ use std::io::ErrorKind;
 use std::sync::{Mutex, PoisonError};
 
 use crate::layout;
-use crate::place::{ListedFile, Refusal, Storage};
+use crate::storage::{ListedFile, Refusal, Storage};
 
 /// The system's number of an error of a disk.
 const EIO: i32 = 5;

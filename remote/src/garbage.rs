@@ -7,8 +7,8 @@ use cache::Digest;
 use crate::error::RemoteError;
 use crate::layout;
 use crate::outcome::{self, Outcome};
-use crate::place::ListedFile;
 use crate::remote::Remote;
+use crate::storage::ListedFile;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UnusedFiles {

@@ -8,9 +8,9 @@ use crate::error::RemoteError;
 use crate::index::{ObjectLocation, PackIndex};
 use crate::known::{Label, There};
 use crate::layout;
-use crate::place::ListedFile;
 use crate::push::log_key;
 use crate::remote::Remote;
+use crate::storage::ListedFile;
 
 /// More packs than this are looked for by listing everything.
 const MOST_PACKS: usize = 32;

@@ -19,7 +19,7 @@ use crate::folder::Folder;
 use crate::known::{self, KnownFiles, Label};
 use crate::layout;
 use crate::outcome::{self, Outcome};
-use crate::place::{Refusal, Storage};
+use crate::storage::{Refusal, Storage};
 use crate::timed::TimedStorage;
 use crate::workers::each;
 

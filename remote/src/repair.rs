@@ -14,8 +14,8 @@ use crate::index::PackIndex;
 use crate::known::without_ignored;
 use crate::layout::{self, is_in};
 use crate::outcome::{Fresh, MOST_BYTES, Outcome};
-use crate::place::{ListedFile, Refusal};
 use crate::remote::{OpenRepair, Remote};
+use crate::storage::{ListedFile, Refusal};
 use crate::verify::VerifyReport;
 
 /// The intact contents of damaged packs. The next push writes them again.

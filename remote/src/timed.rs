@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use camino::Utf8Path;
 
-use crate::place::{ListedFile, Refusal, Storage};
+use crate::storage::{ListedFile, Refusal, Storage};
 
 /// The number of operations that were begun, by kind.
 #[derive(Debug, Default)]

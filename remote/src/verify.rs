@@ -13,8 +13,8 @@ use crate::index::{self, PackIndex};
 use crate::known::Label;
 use crate::layout;
 use crate::outcome::{self, Outcome};
-use crate::place::ListedFile;
 use crate::remote::Remote;
+use crate::storage::ListedFile;
 
 /// The longest log that is read.
 const MOST_LOG: u64 = 1 << 30;

@@ -207,7 +207,14 @@ fn events() -> Vec<Event> {
         Event::Note { stage: Some(text()), message: text() },
         Event::StageFinished { stage: text(), counts, notes: [(text(), 1)].into() },
         Event::StageFailed { stage: text(), message: text(), help: Some(text()) },
-        Event::Exported { stage: text(), written: 1, unchanged: 1, removed: 1, kept: 1 },
+        Event::Exported {
+            stage: text(),
+            written: 1,
+            unchanged: 1,
+            removed: 1,
+            kept: 1,
+            outdated: 1,
+        },
         Event::Stopping { why: text() },
         Event::Finished { status: Status::Done, stages: counted(), seconds: 1.0 },
     ]
@@ -278,12 +285,13 @@ fn the_json_of_every_command_is_as_the_page_says() {
     compare(EVENTS, &["log", "1", "--json"]);
     compare("status --json", &["status", ".", "--json"]);
     compare("log --json", &["log", "--json"]);
+    compare("check --json", &["check", ".", "--json"]);
+    compare("why STAGE --json", &["why", "voice", "--json"]);
+    compare("why STAGE --json", &["why", "voice", "a", "--json"]);
     compare("diff OLD NEW --json", &["diff", "1", "2", "--json"]);
-    compare("items STAGE --format jsonl", &["items", "voice", "--format", "jsonl"]);
-    compare(
-        "items STAGE --quarantined --format jsonl",
-        &["items", "clips", "--quarantined", "--format", "jsonl"],
-    );
+    compare("items STAGE --json", &["items", "voice", "--json"]);
+    compare("items STAGE --json", &["items", "voice", "--format", "jsonl"]);
+    compare("items STAGE --quarantined --json", &["items", "clips", "--quarantined", "--json"]);
     compare("push --json", &["push", ".", "--json", "--remote", &remote]);
     compare("pull --json", &["pull", ".", "--json", "--remote", &remote]);
     compare("remote stats --json", &["remote", "stats", "--json", "--remote", &remote]);
@@ -298,4 +306,37 @@ fn the_json_of_every_command_is_as_the_page_says() {
     let commands = commands.filter(|name| !name.starts_with(char::is_uppercase));
     let left: Vec<&str> = commands.filter(|name| !tried.contains(name)).collect();
     assert_eq!(left, NOT_TRIED);
+}
+
+#[test]
+fn check_lists_the_errors_of_a_manifest_as_json() {
+    let project = Project::of_clips(&["a"], "\n[stage.voice]\nuse = \"audio.resampel\"\n");
+    let output = project.output(&["check", ".", "--json"]);
+    assert_eq!(output.status.code(), Some(2));
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(differences("check", &told, &shapes()["check --json"], &shapes()), [""; 0]);
+    assert_eq!(told["valid"], false);
+    let first = &told["problems"][0];
+    let line = project.text("pipeline.toml").lines().position(|line| line.contains("resampel"));
+    assert_eq!(first["line"].as_u64(), line.map(|line| line as u64 + 1), "{told}");
+    assert_eq!(first["severity"], "error");
+}
+
+#[test]
+fn why_tells_the_old_and_the_new_value_of_a_field_as_json() {
+    let voice = "\n[stage.voice]\nuse = \"audio.resample\"\ninput = \"clips\"\nrate = 8000\n";
+    let project = Project::of_clips(&["a", "b"], voice);
+    assert_eq!(project.run().code, Some(0));
+    project.write("data/wavs/a.wav", throstle_tests::wav(7));
+    let told = |arguments: &[&str]| -> Value {
+        serde_json::from_str(&project.printed(arguments)).unwrap()
+    };
+    assert_eq!(told(&["why", "clips", "--json"])["verdict"], "dirty");
+    assert_eq!(project.run().code, Some(0));
+    let voice = told(&["why", "voice", "a", "--json"]);
+    assert_eq!((&voice["verdict"], &voice["item"]["state"]), (&"fresh".into(), &"changed".into()));
+    let field = &voice["item"]["fields"][0];
+    assert_eq!((&field["name"], &field["is_read"]), (&"audio".into(), &true.into()), "{voice}");
+    assert_ne!(field["old"], field["new"]);
+    assert_eq!(told(&["why", "voice", "b", "--json"])["item"]["state"], "same");
 }

@@ -2,8 +2,11 @@
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::time::Duration;
 
-use throstle_tests::{Project, RanProgram, write_clips};
+use engine::engine::RunOptions;
+use engine::event::Status;
+use throstle_tests::{Lab, MANIFEST as LAB_MANIFEST, Project, RanProgram, write_clips};
 
 const MANIFEST: &str = r#"
 [pipeline]
@@ -647,4 +650,42 @@ fn a_folder_in_the_place_of_an_outdated_export_stays() {
     assert_eq!(project.run().code, Some(0));
     assert!(project.file(path).is_dir());
     project.run().assert_nothing_done();
+}
+
+#[test]
+fn hard_links_are_made_by_the_run_that_makes_the_objects() {
+    let hard = "export = { body = \"out/{id}.txt\", link = \"hard\" }";
+    let lab = Lab::new();
+    lab.write("pipeline.toml", &LAB_MANIFEST.replace("export = \"out/{id}.txt\"", hard));
+    // Large objects are files of their own.
+    lab.write("data/anna1.txt", &"x".repeat(1 << 20));
+    // None of them is in its place before the exports are written.
+    let late =
+        RunOptions { commit_every: Some(Duration::from_secs(3600)), ..RunOptions::default() };
+    assert_eq!(lab.run_with(&late).status, Status::Done);
+    assert_eq!(lab.base().join("out/anna1.txt").metadata().unwrap().nlink(), 2);
+    assert!(lab.run().nothing_executed());
+}
+
+#[test]
+fn files_of_an_earlier_run_are_told_where_a_stage_has_not_finished() {
+    let project = done();
+    let outdated = |ran: &RanProgram| -> Vec<(String, u64)> {
+        let events = ran.all("exported").into_iter();
+        let told = events
+            .filter_map(|event| Some((event["stage"].as_str()?, event["outdated"].as_u64()?)));
+        told.map(|(stage, files)| (stage.to_owned(), files)).collect()
+    };
+    assert_eq!(outdated(&project.run()), []);
+    project.replace("pipeline.toml", "printf %s {text} >", "false && printf %s. {text} >");
+    let ran = project.run();
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert_eq!(outdated(&ran), [("words".to_owned(), 2), ("summary".to_owned(), 1)]);
+    let told = String::from_utf8(project.output(&["run", "."]).stderr).unwrap();
+    let closing =
+        "summary: its exported files are of an earlier run, since this run has not finished";
+    assert!(told.contains(closing), "{told}");
+    // Without an earlier run there is nothing to tell.
+    std::fs::remove_dir_all(project.file(".throstle")).unwrap();
+    assert_eq!(outdated(&project.run()), []);
 }

@@ -3,6 +3,9 @@
 
 use std::collections::BTreeSet;
 
+use camino::Utf8Path;
+use engine::manifest::{FileKind, LoadOptions, load};
+use engine::pipeline::Tolerance;
 use serde_json::Value;
 use throstle_tests::{Project, RanProgram, command, write_clips};
 
@@ -88,8 +91,8 @@ fn failure(ran: &RanProgram) -> String {
 }
 
 #[test]
-fn few_bad_items_stop_nothing_however_few_there_are() {
-    for (count, bad) in [(19, 1), (2, 1), (5, 3)] {
+fn a_minority_of_a_few_items_stops_nothing() {
+    for (count, bad) in [(19, 1), (2, 1), (5, 2)] {
         let ran = throstle(&clips(count, bad, ""), &["run", ".", "--json"]);
         assert_eq!(ran.executed()["summary"], 1, "{bad} of {count}");
         assert_eq!(ran.quarantined("words"), bad as u64);
@@ -97,11 +100,14 @@ fn few_bad_items_stop_nothing_however_few_there_are() {
 }
 
 #[test]
-fn more_than_the_share_and_more_than_a_few_fail_and_all_always_do() {
+fn more_than_the_share_and_more_than_a_few_fail_and_so_do_more_than_half() {
     let run = |count, bad| throstle(&clips(count, bad, ""), &["run", ".", "--json"]);
     let both = "4 of 19 items of `clips` were quarantined, more than 5 % and more than 3 items; the first is";
     let message = failure(&run(19, 4));
     assert!(message.starts_with(both), "{message}");
+    let message = failure(&run(5, 3));
+    let half = "3 of 5 items of `clips` were quarantined, more than half; the first is";
+    assert!(message.starts_with(half), "{message}");
     let message = failure(&run(2, 2));
     assert!(
         message.starts_with("all 2 items of `clips` were quarantined; the first is"),
@@ -201,4 +207,75 @@ fn a_sound_under_two_names_is_left_out_of_validation_by_name_and_is_no_fault() {
         );
         assert!(!validation.contains(item) && !training.contains(item), "{item}");
     }
+}
+
+/// Sentences to speak, and texts of clips, through the same kinds of stages.
+const SPEECH: &str = r#"
+[pipeline]
+name = "speech"
+
+[assets.files]
+path = "models/voice"
+
+[stage.model]
+use = "model.import"
+asset = "assets.files"
+
+[stage.lines]
+use = "corpus.sentences"
+sentences = ["a"]
+
+[stage.read]
+use = "text.normalize"
+input = "lines"
+
+[stage.spoken]
+use = "vits.synthesize"
+input = "read"
+model = "model"
+export = "out/{id}.wav"
+
+[stage.each]
+use = "model.audition"
+input = "read"
+models = ["model"]
+
+[stage.compared]
+use = "vits.synthesize"
+input = "each"
+export = "out/compared/{id}.wav"
+
+[stage.clips]
+use = "corpus.folder"
+folder = "data/wavs"
+
+[stage.texts]
+use = "text.normalize"
+input = "clips"
+
+[stage.repeated]
+use = "vits.synthesize"
+input = "texts"
+model = "model"
+export = "out/repeated/{id}.wav"
+"#;
+
+#[test]
+fn only_the_sentences_of_a_person_count_one_by_one() {
+    let limits = |manifest: &str| {
+        let files = |path: &Utf8Path| match path.extension() {
+            Some(_) => FileKind::File,
+            None => FileKind::Folder,
+        };
+        let (file, options) = (Utf8Path::new("home/speech.toml"), LoadOptions::default());
+        let loaded = load(manifest, file, &stage_speech::catalogue(), &options, &files);
+        let pipeline = loaded.unwrap().pipeline;
+        let limit = |stage: &str| pipeline.find(stage).map(|spec| spec.policy.quarantine);
+        ["lines", "read", "spoken", "compared", "texts", "repeated"].map(limit)
+    };
+    let (usual, each) = (Some(Tolerance::Usual), Some(Tolerance::Each));
+    assert_eq!(limits(SPEECH), [usual, each, each, usual, usual, usual]);
+    let accepted = SPEECH.replacen("model = \"model\"", "model = \"model\"\nquarantine = 0.4", 1);
+    let share = Some(Tolerance::Share(0.4));
+    assert_eq!(limits(&accepted), [usual, each, share, usual, usual, usual]);
 }

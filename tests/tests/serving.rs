@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use throstle_tests::Project;
+use throstle_tests::{Project, RanProgram};
 
 const VITS: &str = r#"
 [pipeline]
@@ -169,4 +169,84 @@ fn a_sentence_with_which_the_worker_dies_does_not_take_others_along() {
     assert_eq!(output.status.code(), Some(1), "{errors}");
     assert!(errors.contains("told to die by a sentence"), "{errors}");
     assert_eq!(batches(&project), ["4", "4", "2", "2", "1", "1"]);
+}
+
+/// Runs all stages with the fake worker.
+fn run(project: &Project) -> RanProgram {
+    RanProgram::of(throstle(project, &["run", ".", "--json"]).output().unwrap())
+}
+
+#[test]
+fn a_missing_sentence_ends_a_run_as_failed_after_all_others_are_exported() {
+    let project = project(&format!("{FISH}export = \"out/{{id}}.wav\"\n{MEASURED}"));
+    project.replace(
+        "pipeline.toml",
+        "[\"a\"]",
+        "[\"One.\", \"Two mute.\", \"Three.\", \"Mute mute.\"]",
+    );
+    for _ in 0..2 {
+        // The second run has nothing to do, and the sentences are missing all the same.
+        let ran = run(&project);
+        assert_eq!(ran.code, Some(1), "{}", ran.errors);
+        assert_eq!(project.names("out"), ["001.wav", "003.wav", "measured"]);
+        assert_eq!(project.names("out/measured"), ["001.txt", "003.txt"]);
+        let failures = ran.all("stage-failed");
+        assert_eq!(failures.len(), 1, "{failures:?}");
+        let message = failures[0]["message"].as_str().unwrap();
+        assert_eq!(
+            message,
+            "2 of 4 sentences are missing, the others are done: `002`, `004`; `002`: the model ended \
+             before it spoke"
+        );
+        let help = failures[0]["help"].as_str().unwrap();
+        assert!(help.contains("`quarantine = \"50%\"` in `[stage.spoken]`"), "{help}");
+    }
+    // The loss is accepted.
+    project.replace("pipeline.toml", "batch = 4", "batch = 4\nquarantine = \"50%\"");
+    let ran = run(&project);
+    assert_eq!(ran.code, Some(0), "{}", ran.errors);
+}
+
+/// A stage behind the spoken sentences.
+const MEASURED: &str = r#"
+[stage.measured]
+use = "command"
+input = "spoken"
+fields = ["audio"]
+command = "wc -c < {audio} > {out.size}"
+outputs = { size = "size.txt" }
+export = { size = "out/measured/{id}.txt" }
+"#;
+
+#[test]
+fn say_warns_of_a_language_that_the_voice_does_not_choose() {
+    let project = project(VITS);
+    let arguments = ["say", ".", "well", "-o", "a.wav", "--language", "it"];
+    let output = throstle(&project, &arguments).output().unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{errors}");
+    assert!(errors.contains("`--language` has no effect on `spoken`"), "{errors}");
+    assert!(!say(&project, "well").1.contains("--language"));
+}
+
+#[test]
+fn say_speaks_with_the_last_result_of_a_model_that_is_not_up_to_date() {
+    let made = "[stage.trained]\nuse = \"command.once\"\ncommand = \"echo 1 > {out.config}\"\n\
+                outputs = { config = \"config.json\" }\n";
+    let manifest = VITS.replace("model = \"assets.model\"", "model = \"trained\"");
+    let project = project(&format!("{manifest}\n{made}"));
+    let (output, errors) = say(&project, "well");
+    assert_eq!(output.status.code(), Some(1), "nothing has made it yet: {errors}");
+    assert!(errors.contains("`trained` is not up to date, and `spoken` needs it"), "{errors}");
+    assert_eq!(
+        throstle(&project, &["run", ".", "trained"]).output().unwrap().status.code(),
+        Some(0)
+    );
+    let (_, errors) = say(&project, "well");
+    assert!(!errors.contains("up to date"), "{errors}");
+    project.replace("pipeline.toml", "echo 1", "echo 2");
+    let (output, errors) = say(&project, "well");
+    assert_eq!(output.status.code(), Some(0), "{errors}");
+    let told = "`trained` is not up to date: `spoken` speaks with its output of run 2";
+    assert!(errors.contains(told), "{errors}");
 }

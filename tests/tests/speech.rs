@@ -2,6 +2,7 @@
 //! affected work.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use engine::event::Event;
 use throstle_tests::Lab;
 
 const PIPELINE: &str = r#"
@@ -137,4 +138,20 @@ fn one_more_row_costs_one_item_and_another_order_none() {
         (reordered.executed("texts"), reordered.executed("said"), reordered.executed("split")),
         (0, 0, 0)
     );
+}
+
+#[test]
+fn a_filter_that_keeps_nothing_says_at_once_what_left_everything_out() {
+    let lab = lab();
+    let notes = || {
+        let told = |event| match event {
+            Event::Note { stage: Some(stage), message } if stage == "some" => Some(message),
+            _ => None,
+        };
+        lab.run().events.into_iter().filter_map(told).collect::<Vec<String>>()
+    };
+    assert_eq!(notes(), Vec::<String>::new());
+    lab.write("pipeline.toml", &PIPELINE.replace("\"anna\"", "\"nobody\""));
+    let told = "warning: no item is left of 20 (left out by `speaker`: 20); the stage has `where`";
+    assert_eq!(notes(), [told]);
 }

@@ -307,6 +307,18 @@ fn deaths(ran: &Ran) -> usize {
 }
 
 #[test]
+fn the_first_failure_of_a_trial_counts_whether_it_ends_before_the_others_or_after_them() {
+    for dies_at in ["[4, 90, 91]", "[90, 91, 4]"] {
+        let mut lab = dying("draw = \"grid\"");
+        let manifest = lab.read("pipeline.toml").unwrap().replace("[4, 90, 91]", dies_at);
+        lab.write("pipeline.toml", &manifest);
+        lab.threads = 1;
+        let ended: Vec<Status> = (0..3).map(|_| lab.run().status).collect();
+        assert_eq!(ended, [Status::Failed, Status::Failed, Status::Done], "{dies_at}");
+    }
+}
+
+#[test]
 fn a_trial_that_ends_its_own_program_in_every_run_ranks_last_and_stops_no_other() {
     let lab = dying("draw = \"grid\"");
     // The first run: the others go on.

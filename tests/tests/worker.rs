@@ -178,7 +178,7 @@ fn an_item_that_never_fits_is_named_with_its_size() {
         })
         .collect();
     assert_eq!((ran.status, reasons.len()), (Status::Done, 1));
-    assert!(reasons[0].contains("21 B alone in its batch"), "{reasons:?}");
+    assert!(reasons[0].contains("even with this item alone, with 21 B"), "{reasons:?}");
 }
 
 #[test]

@@ -19,9 +19,9 @@ mod quarantine;
 mod rated;
 mod recordings;
 mod regression;
+mod run_data;
 mod runs;
 mod samples;
-mod seen;
 mod sheet;
 pub mod training;
 mod view;
@@ -31,8 +31,8 @@ use engine::store::{ReadError, Store};
 
 use audio::{PageAudio, ROOM};
 pub use page::STYLE;
+use run_data::RunData;
 pub use runs::PageRuns;
-use seen::RunData;
 pub use sheet::Sheet;
 
 /// A finished page.

@@ -29,6 +29,8 @@ pub struct Summary {
     failed: Vec<String>,
     notes: BTreeMap<String, BTreeMap<String, u64>>,
     exports: Vec<(String, u64)>,
+    /// The stages with exported files of earlier runs.
+    outdated: Vec<String>,
     run: u64,
     expected: BTreeMap<String, Figure>,
     /// The time of stages in terms of the estimate.
@@ -75,6 +77,7 @@ impl Summary {
                 self.notes.insert(stage.clone(), notes.clone());
             }
             Event::StageFailed { stage, .. } => self.failed.push(stage.clone()),
+            Event::Exported { stage, outdated: 1.., .. } => self.outdated.push(stage.clone()),
             Event::Exported { stage, written, removed, .. } if written + removed > 0 => {
                 self.exports.push((stage.clone(), written + removed));
             }
@@ -231,6 +234,14 @@ impl Summary {
             let noun = if *files == 1 { "file" } else { "files" };
             let (stage, files) = (clean(stage), units::count(*files));
             let line = format!("{stage} exported: {files} {noun} changed");
+            let _ = writeln!(text, "{}", paint.fold(&line, 2));
+        }
+        for stage in &self.outdated {
+            let line = format!(
+                "{}: its exported files are of an earlier run, since this run has not finished the \
+                 stage or one upstream of it",
+                clean(stage)
+            );
             let _ = writeln!(text, "{}", paint.fold(&line, 2));
         }
     }

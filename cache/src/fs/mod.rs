@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use camino::{Utf8Path, Utf8PathBuf};
-use nix::libc::{ENOLCK, EOPNOTSUPP};
+use nix::libc::{EIO, ENOLCK, EOPNOTSUPP, EROFS};
 
 pub(crate) use contents::{bytes_under, paths_in, size_of};
 pub use counting::{Counter, CountingFs};
@@ -101,6 +101,11 @@ impl FsError {
     pub fn is_unsupported(&self) -> bool {
         self.kind() == io::ErrorKind::Unsupported
             || matches!(self.source.raw_os_error(), Some(ENOLCK | EOPNOTSUPP))
+    }
+
+    /// The process lacks something, such as memory: the file itself may be sound.
+    pub fn is_of_the_moment(&self) -> bool {
+        self.machine_fault().is_some() && !matches!(self.source.raw_os_error(), Some(EIO | EROFS))
     }
 
     /// True if permissions or a read-only file system prevent it.

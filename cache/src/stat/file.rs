@@ -53,11 +53,24 @@ pub(crate) struct StatFile {
     stored: Mutex<Option<OpenStatFile>>,
     /// This process has written the file since it was synced.
     is_unsynced: AtomicBool,
+    /// The reason why the file counts as missing, until it is told.
+    trouble: Mutex<Option<String>>,
 }
 
 impl StatFile {
     pub fn new(fs: Arc<dyn Fs>, path: Utf8PathBuf) -> StatFile {
-        StatFile { fs, path, stored: Mutex::default(), is_unsynced: AtomicBool::new(false) }
+        let is_unsynced = AtomicBool::new(false);
+        StatFile { fs, path, stored: Mutex::default(), is_unsynced, trouble: Mutex::default() }
+    }
+
+    /// The reason why the file was not used, once.
+    pub fn take_trouble(&self) -> Option<String> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn note_trouble(&self, why: &str) {
+        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        *trouble = Some(format!("the stat index `{}` {why}", self.path));
     }
 
     /// The sections in the file; none if it is missing or broken.
@@ -94,8 +107,21 @@ impl StatFile {
         Ok(())
     }
 
-    /// Reads the file, unless it is as this process knows it.
+    /// Reads the file, unless it is as this process knows it. One that cannot be read counts as
+    /// missing: all that it says can be found out again.
     fn renew(&self, stored: &mut Option<OpenStatFile>) -> Result<(), CacheError> {
+        match self.try_renew(stored) {
+            Err(error) if error.is_of_the_moment() => Err(error.into()),
+            Err(error) => {
+                *stored = None;
+                self.note_trouble(&format!("cannot be read ({})", error.whole()));
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
+    fn try_renew(&self, stored: &mut Option<OpenStatFile>) -> FsResult<()> {
         let is_missing = |error: &FsError| error.is_not_found() || error.is_a_folder();
         let now = match self.fs.metadata(&self.path) {
             Err(error) if is_missing(&error) => {
@@ -112,7 +138,12 @@ impl StatFile {
             Err(error) if is_missing(&error) => return Ok(()),
             other => other?,
         };
+        let size = file.metadata()?.size;
         *stored = read(file)?;
+        // An empty file is what a power cut may leave of a new one.
+        if stored.is_none() && size > 0 {
+            self.note_trouble("is damaged");
+        }
         Ok(())
     }
 

@@ -26,6 +26,11 @@ impl StatIndex {
         Ok(StatIndex { sections: cache.0.stat.load()?, changed: BTreeMap::new() })
     }
 
+    /// The reason why this process could not read the memo, once: all of it is found out again.
+    pub fn take_trouble(cache: &Cache) -> Option<String> {
+        cache.0.stat.take_trouble()
+    }
+
     /// Writes the memo if it changed. Sections that others saved meanwhile stay.
     ///
     /// # Errors

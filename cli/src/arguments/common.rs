@@ -3,19 +3,44 @@
 use camino::Utf8PathBuf;
 use clap::Args;
 
-/// The manifest as the first argument.
+/// The manifest as the first argument, or with `-m` as everywhere.
 #[derive(Args, Clone, Debug)]
 pub struct ManifestArgument {
     /// The manifest, or the folder that contains it as `pipeline.toml`.
-    #[arg(value_name = "FILE|DIR", default_value = ".")]
+    #[arg(value_name = "FILE|DIR", default_value = HERE)]
     pub manifest: Utf8PathBuf,
+    /// The same in place of the first argument.
+    #[arg(short = 'm', long = "manifest", value_name = "FILE|DIR", id = "named_manifest")]
+    named: Option<Utf8PathBuf>,
+}
+
+/// The folder that contains the manifest unless another one is given.
+const HERE: &str = ".";
+
+impl ManifestArgument {
+    /// With `-m`, the first argument is the first of the stages. An error if there can be none.
+    pub fn settle(&mut self, stages: Option<&mut Vec<String>>) -> Result<(), String> {
+        let Some(named) = self.named.take() else { return Ok(()) };
+        let first = std::mem::replace(&mut self.manifest, named);
+        match stages {
+            _ if first == HERE => {}
+            Some(stages) => stages.insert(0, first.into_string()),
+            None => {
+                return Err(format!(
+                    "the manifest is named twice: `{first}` and `{}`",
+                    self.manifest
+                ));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The manifest where the first argument is something else.
 #[derive(Args, Clone, Debug)]
 pub struct ManifestOption {
     /// The manifest, or the folder that contains it as `pipeline.toml`.
-    #[arg(short, long, value_name = "FILE|DIR", default_value = ".")]
+    #[arg(short, long, value_name = "FILE|DIR", default_value = HERE)]
     pub manifest: Utf8PathBuf,
 }
 

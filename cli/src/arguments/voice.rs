@@ -52,7 +52,8 @@ impl OnUnknown {
 
 #[derive(Args, Debug)]
 pub struct Say {
-    /// The voice: a folder of files as `model.export` writes it, or `PIPELINE:STAGE`, a synthesis
+    /// The voice: a folder of files as `model.export` writes it, a `.onnx` voice of Piper, or
+    /// `PIPELINE:STAGE`, a synthesis
     /// stage or a stage that outputs a model. PIPELINE is a manifest or its folder. Default for
     /// `:STAGE`: the only synthesis stage.
     pub voice: String,

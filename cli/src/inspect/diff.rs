@@ -6,6 +6,7 @@ use std::sync::Arc;
 use cache::stat::StatIndex;
 use cache::{Access, Cache};
 use camino::Utf8Path;
+use engine::event::Status;
 use engine::history;
 use engine::record::RunRecord;
 use engine::store::Store;
@@ -57,7 +58,13 @@ fn write(
 ) -> std::io::Result<()> {
     for run in [old, new] {
         let (started, took) = (units::date(run.started), units::seconds(run.seconds));
-        writeln!(output, "run {}: {}, {started}, {took}", run.run, clean(&run.pipeline))?;
+        let ended = match run.status {
+            Status::Done => "",
+            Status::Failed => ", failed",
+            Status::Paused => ", stopped",
+        };
+        let name = clean(&run.pipeline);
+        writeln!(output, "run {}: {name}, {started}, {took}{ended}", run.run)?;
     }
     for change in &comparison.changed {
         write_change(change, output)?;

@@ -3,8 +3,8 @@
 
 mod left_out;
 mod noted;
+mod outputs;
 
-use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Arc;
 
@@ -12,27 +12,24 @@ use cache::Cache;
 use cache::stat::StatIndex;
 use camino::Utf8Path;
 use engine::event::Verdict;
-use engine::failed_output;
 use engine::history;
 use engine::manifest::suggestion;
 use engine::pipeline::StageSpec;
-use engine::plan::{PartialBucket, PartialDataset, PartialItem, PlannedValue, StagePlan};
-use engine::record::{PortValue, StageRecord};
+use engine::plan::StagePlan;
+use engine::record::StageRecord;
 use engine::store::Store;
 use engine::units;
-use engine::unrecorded;
 use stage_core::{Fields, Item, Reject, Value};
 use view::escape::{clean, clean_lines};
 use view::items::{Format, ID, Listing, render};
 
-use super::plan::make;
 use crate::arguments::{self, ItemFormat};
 use crate::error::{CliError, Exit};
 use crate::output::is_standard;
 use crate::project::{Program, Project};
 use crate::share::deliver::{self, DeliveryItems};
 
-type QuarantinedItems = Vec<(Arc<str>, Reject)>;
+use outputs::Outputs;
 
 pub fn items(
     program: &Program,
@@ -42,14 +39,15 @@ pub fn items(
     let project = program.load_to_look(&arguments.manifest.manifest, &arguments.settings)?;
     let (spec, port) = output_port(&project, &arguments.stage)?;
     let cache = program.open_to_read(&project)?;
+    let outputs = || Outputs::of(program, &project, &cache, spec);
     let rows = if arguments.quarantined {
-        quarantine_list(program, &project, &cache, spec)?.iter().map(quarantined).collect()
+        outputs()?.quarantined(spec)?.iter().map(quarantined).collect()
     } else if arguments.noted {
         noted::rows(program, &project, &cache, spec)?
     } else if arguments.left_out {
-        left_out::rows(program, &project, &cache, spec)?
+        left_out::rows(&outputs()?, spec)?
     } else {
-        output_rows(program, &project, &cache, spec, port)?
+        outputs()?.rows(spec, port)?
     };
     let listing = Listing::new(rows, &arguments.fields).map_err(|unknown| {
         let known = unknown.known.iter().map(|name| &**name).chain([ID]);
@@ -68,13 +66,14 @@ pub fn items(
         Some(file) if file != "-" => None,
         _ => program.terminal.data.columns,
     };
-    let bytes = match listed(arguments.format) {
+    let format = if arguments.json { ItemFormat::JsonLines } else { arguments.format };
+    let bytes = match listed(format) {
         Some(format) => render(&listing, format, columns).map_err(std::io::Error::other)?,
         None => deliver::places(&set)?,
     };
     match &arguments.output {
         Some(file) if !is_standard(file) => project.write(file, &bytes)?,
-        None if arguments.format == ItemFormat::Parquet && program.terminal.data_is_seen => {
+        None if format == ItemFormat::Parquet && program.terminal.data_is_seen => {
             return Err(CliError::usage(
                 "a Parquet file cannot be shown on a terminal",
                 "name a file with `--output`",
@@ -140,7 +139,7 @@ pub fn cat(
     let project = program.load_to_look(&arguments.manifest.manifest, &arguments.settings)?;
     let (spec, port) = output_port(&project, &arguments.stage)?;
     let cache = program.open_to_read(&project)?;
-    let rows = output_rows(program, &project, &cache, spec, port)?;
+    let rows = Outputs::of(program, &project, &cache, spec)?.rows(spec, port)?;
     let Some(item) = rows.iter().find(|row| *row.id == *arguments.item) else {
         let known = rows.iter().map(|row| &*row.id);
         let help = suggestion(&arguments.item, "known items", known).unwrap_or_default();
@@ -199,52 +198,7 @@ pub fn stage_items(
     spec: &StageSpec,
 ) -> Result<Vec<Item>, CliError> {
     let port = spec.kind.outputs.first().map_or("", |port| port.name);
-    output_rows(program, project, cache, spec, port)
-}
-
-/// The rows of an output: of its present outcome, or else of its last one, or else those so far.
-fn output_rows(
-    program: &Program,
-    project: &Project,
-    cache: &Cache,
-    spec: &StageSpec,
-    port: &str,
-) -> Result<Vec<Item>, CliError> {
-    let engine = program.engine_for(project, cache, None, false)?;
-    let plan = make(program, &engine, project, cache, &[spec.id])?;
-    let stage = plan.stage(spec.id);
-    if let Some(outputs) = judged(program, project, cache, spec, stage)? {
-        return rows_of(program, project, cache, &outputs, spec, port);
-    }
-    if let Some(record) = finished(program, project, cache, spec, stage)? {
-        return rows(program, project, cache, &record, spec, port);
-    }
-    // Items of a run that was stopped, or in which some failed and are tried again.
-    if let Some(PlannedValue::Partial(partial)) = stage.known.outputs.get(port) {
-        let known = known_items(&open_store(program, project, cache)?, partial)?;
-        if !known.is_empty() {
-            program.warn(&format!("`{}` is not finished: listing its items so far", spec.name));
-            return Ok(known);
-        }
-    }
-    Err(nothing_yet(project, spec))
-}
-
-fn known_items(store: &Store, partial: &PartialDataset) -> Result<Vec<Item>, CliError> {
-    let mut found = Vec::new();
-    for bucket in &partial.buckets {
-        match bucket {
-            PartialBucket::Closed(bucket) => found.extend(store.chunk(&bucket.chunk)?.items),
-            PartialBucket::Open { items, .. } => {
-                found.extend(items.iter().filter_map(|item| match item {
-                    PartialItem::Known(item) => Some(item.clone()),
-                    PartialItem::Pending(..) => None,
-                }));
-            }
-        }
-    }
-    found.sort_by(|one, other| one.id.cmp(&other.id));
-    Ok(found)
+    Outputs::of(program, project, cache, spec)?.rows(spec, port)
 }
 
 /// The store of a project, with its remote.
@@ -282,89 +236,7 @@ pub fn outcome(
     cache: &Cache,
     spec: &StageSpec,
 ) -> Result<StageRecord, CliError> {
-    let engine = program.engine_for(project, cache, None, false)?;
-    let plan = make(program, &engine, project, cache, &[spec.id])?;
-    let record = finished(program, project, cache, spec, plan.stage(spec.id))?;
-    record.ok_or_else(|| nothing_yet(project, spec))
-}
-
-/// The outcome of a stage now, or else its last one.
-fn finished(
-    program: &Program,
-    project: &Project,
-    cache: &Cache,
-    spec: &StageSpec,
-    stage: &StagePlan,
-) -> Result<Option<StageRecord>, CliError> {
-    if let Some(record) = present(cache, stage)? {
-        return Ok(Some(record));
-    }
-    let earlier = earlier(project, cache, spec)?;
-    Ok(earlier.map(|(run, record)| {
-        tell_of_earlier(program, spec, run);
-        record
-    }))
-}
-
-/// The output with which a stage failed, unless it has had an outcome since.
-fn judged(
-    program: &Program,
-    project: &Project,
-    cache: &Cache,
-    spec: &StageSpec,
-    stage: &StagePlan,
-) -> Result<Option<BTreeMap<String, PortValue>>, CliError> {
-    if present(cache, stage)?.is_some() {
-        return Ok(None);
-    }
-    let ended = earlier(project, cache, spec)?.map_or(0, |(run, _)| run);
-    let judged = failed_output::last(cache, &project.pipeline.name, &spec.name)?;
-    let Some(judged) = judged.filter(|judged| judged.run > ended) else { return Ok(None) };
-    program.warn(&format!(
-        "`{}` failed in run {}: listing the output of that failed run",
-        spec.name, judged.run
-    ));
-    Ok(Some(judged.outputs))
-}
-
-/// The items that the stage quarantines now, or else quarantined when it last ended, failures
-/// included.
-fn quarantine_list(
-    program: &Program,
-    project: &Project,
-    cache: &Cache,
-    spec: &StageSpec,
-) -> Result<QuarantinedItems, CliError> {
-    let engine = program.engine_for(project, cache, None, false)?;
-    let mut plan = make(program, &engine, project, cache, &[spec.id])?;
-    if let Some(record) = present(cache, plan.stage(spec.id))? {
-        return Ok(record.rejects);
-    }
-    let given = earlier(project, cache, spec)?;
-    let failed = unrecorded::last(cache, &project.pipeline.name, &spec.name)?;
-    let ended = given.as_ref().map_or(0, |(run, _)| *run);
-    if let Some(failed) = failed.filter(|failed| failed.run > ended) {
-        program.warn(&format!(
-            "`{}` has no complete output from run {}: listing its quarantined items",
-            spec.name, failed.run
-        ));
-        return Ok(failed.rejects);
-    }
-    let known = std::mem::take(&mut plan.stages[spec.id.0].known.rejects);
-    match given {
-        Some((run, record)) => {
-            tell_of_earlier(program, spec, run);
-            Ok(record.rejects)
-        }
-        None if !known.is_empty() => {
-            program.warn(&format!(
-                "`{}` is not finished: listing its quarantined items so far",
-                spec.name
-            ));
-            Ok(known)
-        }
-        None => Err(nothing_yet(project, spec)),
-    }
+    Outputs::of(program, project, cache, spec)?.outcome(spec)
 }
 
 /// The outcome of a stage that is up to date.
@@ -390,53 +262,6 @@ pub fn earlier(
         return Ok(None);
     };
     Ok(history::outcome(cache, &last)?.map(|record| (last.run, record)))
-}
-
-fn tell_of_earlier(program: &Program, spec: &StageSpec, run: u64) {
-    program.warn(&format!("`{}` is not up to date: using its output of run {run}", spec.name));
-}
-
-fn nothing_yet(project: &Project, spec: &StageSpec) -> CliError {
-    CliError::failed(
-        format!("`{}` has no output yet", spec.name),
-        format!("run it: `throstle run {} {}`", project.pipeline.file, spec.name),
-    )
-}
-
-fn rows(
-    program: &Program,
-    project: &Project,
-    cache: &Cache,
-    record: &StageRecord,
-    spec: &StageSpec,
-    port: &str,
-) -> Result<Vec<Item>, CliError> {
-    rows_of(program, project, cache, &record.outputs, spec, port)
-}
-
-fn rows_of(
-    program: &Program,
-    project: &Project,
-    cache: &Cache,
-    outputs: &BTreeMap<String, PortValue>,
-    spec: &StageSpec,
-    port: &str,
-) -> Result<Vec<Item>, CliError> {
-    match outputs.get(port) {
-        None => Err(CliError::usage(
-            format!("`{}` has no output on `{port}`", spec.name),
-            "name another output",
-        )),
-        Some(PortValue::Artifact(fields)) => Ok(fields.iter().map(part).collect()),
-        Some(PortValue::Dataset { root, .. }) => {
-            Ok(open_store(program, project, cache)?.items(root)?)
-        }
-    }
-}
-
-/// One part of an artifact as a row.
-fn part((name, value): (&Arc<str>, &Value)) -> Item {
-    Item::new(name.clone(), [("value", value.clone())].into_iter().collect())
 }
 
 fn quarantined((id, reject): &(Arc<str>, Reject)) -> Item {

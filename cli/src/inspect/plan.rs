@@ -30,6 +30,8 @@ use view::paint::Paint;
 use view::plan::PlanText;
 use view::table::Table;
 
+mod check_json;
+
 use super::jobs;
 use crate::arguments::{self, Settings};
 use crate::error::{CliError, Exit, diagnostic};
@@ -47,6 +49,9 @@ pub fn check(
     arguments: &arguments::Check,
     output: &mut dyn Write,
 ) -> Result<Exit, CliError> {
+    if arguments.json {
+        return check_json::check(program, arguments, output);
+    }
     let project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
     for warning in &project.warnings {
         program.tell(diagnostic(warning, &program.terminal).trim_end());

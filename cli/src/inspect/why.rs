@@ -1,5 +1,7 @@
 //! `why`: the old and new value of everything that changed.
 
+mod as_json;
+
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::sync::Arc;
@@ -36,6 +38,12 @@ pub fn why(
     let engine = program.engine_for(&project, &cache, None, false)?;
     let plan = make(program, &engine, &project, &cache, &stages)?;
     for (at, id) in stages.into_iter().enumerate() {
+        if arguments.json {
+            let (spec, plan) = (project.pipeline.stage(id), plan.stage(id));
+            let told = as_json::explained(item, (&project, &cache), (spec, plan))?;
+            writeln!(output, "{told}")?;
+            continue;
+        }
         if at > 0 {
             writeln!(output)?;
         }
@@ -137,6 +145,14 @@ fn write_parts(sink: &TextSink, output: &mut dyn Write) -> Result<(), CliError> 
     Ok(())
 }
 
+/// A field of an item in two runs.
+struct FieldChange {
+    name: Arc<str>,
+    old: Option<String>,
+    new: Option<String>,
+    is_read: bool,
+}
+
 /// One item that arrives at a stage, now and in the run before.
 struct One<'a> {
     cache: &'a Cache,
@@ -164,10 +180,7 @@ impl<'a> One<'a> {
 
     fn explain(&self, key: bool, output: &mut dyn Write) -> Result<(), CliError> {
         let id = clean(self.id);
-        let Some(port) = self.port() else {
-            let message = format!("`{}` reads no data set, so it has no items", self.spec.name);
-            return Err(CliError::usage(message, "leave out the item"));
-        };
+        let port = self.port_or_error()?;
         let Some(keyed) = &self.stage.known.keyed else {
             return self.explain_unknown(output);
         };
@@ -209,6 +222,13 @@ impl<'a> One<'a> {
             write_parts(&sink, output)?;
         }
         Ok(())
+    }
+
+    fn port_or_error(&self) -> Result<&'static str, CliError> {
+        self.port().ok_or_else(|| {
+            let message = format!("`{}` reads no data set, so it has no items", self.spec.name);
+            CliError::usage(message, "leave out the item")
+        })
     }
 
     /// The port that items arrive on: the item port of an item stage, else the first data set.
@@ -273,6 +293,19 @@ impl<'a> One<'a> {
         }
     }
 
+    /// The fields that differ.
+    fn changes(&self, port: &str, before: &Item, now: &Item) -> Vec<FieldChange> {
+        let names = before.fields.iter().chain(now.fields.iter()).map(|(name, _)| name.clone());
+        let names: BTreeSet<Arc<str>> = names.collect();
+        let change = |name: Arc<str>| {
+            let (old, new) = (before.fields.get(&name), now.fields.get(&name));
+            let shown = |value: Option<&stage_core::Value>| value.map(ToString::to_string);
+            let is_read = self.reads(port, &name);
+            (old != new).then(|| FieldChange { name, old: shown(old), new: shown(new), is_read })
+        };
+        names.into_iter().filter_map(change).collect()
+    }
+
     /// True when a field that the stage reads has changed.
     fn compare(
         &self,
@@ -283,20 +316,11 @@ impl<'a> One<'a> {
         output: &mut dyn Write,
     ) -> Result<bool, CliError> {
         let id = clean(self.id);
-        let names = before.fields.iter().chain(now.fields.iter()).map(|(name, _)| name.clone());
-        let names: BTreeSet<Arc<str>> = names.collect();
         let mut changed = false;
-        for name in names {
-            let (old, new) = (before.fields.get(&name), now.fields.get(&name));
-            if old == new {
-                continue;
-            }
-            let shown = |value: Option<&stage_core::Value>| {
-                value.map_or_else(|| "nothing".to_owned(), ToString::to_string)
-            };
-            let read = self.reads(port, &name);
-            changed |= read;
-            let unread = if read { "" } else { ", which the stage does not read" };
+        for FieldChange { name, old, new, is_read } in self.changes(port, before, now) {
+            let shown = |value: Option<String>| value.unwrap_or_else(|| "nothing".to_owned());
+            changed |= is_read;
+            let unread = if is_read { "" } else { ", which the stage does not read" };
             let (name, old, new) = (clean(&name), shown(old), shown(new));
             let (old, new) = (clean(&old), clean(&new));
             writeln!(

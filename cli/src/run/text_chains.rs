@@ -7,11 +7,11 @@ use engine::pipeline::Pipeline;
 use view::escape::clean;
 
 use crate::project::Program;
-use crate::voices::voice::{advice, lacking, speaks, training};
+use crate::voices::voice::{advice, lacking, training};
 
 pub fn warn(program: &Program, pipeline: &Pipeline) {
     let mut told = BTreeSet::new();
-    for speaker in pipeline.stages.iter().filter(|spec| speaks(spec.kind)) {
+    for speaker in pipeline.stages.iter().filter(|spec| spec.kind.speaks()) {
         let Some(training) = training(pipeline, speaker) else { continue };
         // Instances of a matrix have the same texts.
         if lacking(pipeline, speaker).is_empty() || !told.insert(speaker.written()) {

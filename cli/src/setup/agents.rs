@@ -27,7 +27,8 @@ const MANIFESTS: [&str; 5] = [
 ];
 
 /// Arguments that most commands have, explained once.
-const COMMON: [&str; 7] = ["help", "version", "manifest", "cache", "set", "remote", "json"];
+const COMMON: [&str; 8] =
+    ["help", "version", "manifest", "named_manifest", "cache", "set", "remote", "json"];
 /// Commands that other programs call, and those for shells.
 const UNLISTED: [&str; 4] = ["help", "work", "completions", "man"];
 

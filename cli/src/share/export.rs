@@ -61,7 +61,7 @@ pub fn export(
     if cache.pending_bytes() > 0 && !cache.is_read_only() {
         cache.commit()?;
     }
-    let failed = exported.failed || exported.lost;
+    let failed = exported.failed || exported.lost || exported.denied;
     for line in lines {
         writeln!(output, "{line}")?;
     }
@@ -70,12 +70,17 @@ pub fn export(
         let all = if is_whole { "all exported" } else { "all other exported" };
         writeln!(output, "{all} files are up to date")?;
     }
-    Ok(if failed || !open.is_empty() { Exit::Failed } else { Exit::Done })
+    let is_paused = exported.denied && !exported.failed && !exported.lost && open.is_empty();
+    Ok(match failed || !open.is_empty() {
+        _ if is_paused => Exit::Paused,
+        true => Exit::Failed,
+        false => Exit::Done,
+    })
 }
 
 fn line(program: &Program, event: &Event) -> Option<String> {
     match event {
-        Event::Exported { stage, written, unchanged, removed, kept } => {
+        Event::Exported { stage, written, unchanged, removed, kept, .. } => {
             let count = |number: &u64| units::count(*number);
             let kept = match kept {
                 0 => String::new(),

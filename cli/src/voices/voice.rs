@@ -19,7 +19,7 @@ use engine::run::replay::ReplayError;
 use engine::run::stage_worker::{Elsewhere, PreparedStage, Results, StageWorker, prepare};
 use engine::store::Store;
 use stage_core::{
-    Batching, FieldType, Fields, Item, Kind, NewValue, Output, ParameterValue, StageError, Value,
+    Batching, FieldType, Fields, Item, NewValue, Output, ParameterValue, StageError, Value,
 };
 use stage_families::dropped::Dropped;
 use std::sync::Arc;
@@ -82,16 +82,6 @@ pub struct Voices {
     folder: TempDir,
 }
 
-/// Tests if stages of a kind make a sound of each text, with a model.
-pub fn speaks(kind: &Kind) -> bool {
-    let reads_text = kind.input(ITEMS).is_some_and(|port| match port.reads {
-        stage_core::FieldSet::These(fields) => matches!(fields, [(TEXT, FieldType::Text)]),
-        _ => false,
-    });
-    let writes = kind.outputs.first().map_or(&[][..], |port| port.writes);
-    reads_text && writes.contains(&(AUDIO, FieldType::Blob))
-}
-
 impl Voices {
     /// Finds voices, and prepares them; no model is loaded yet.
     pub fn find(
@@ -126,6 +116,13 @@ impl Voices {
             let folder = voices.folder.path();
             let folder = Utf8Path::from_path(folder).ok_or_else(|| not_utf8(folder))?;
             let mut prepared = prepared(&engine, pipeline, &cache, spec, folder)?;
+            for (stage, run) in &prepared.earlier {
+                program.warn(&format!(
+                    "`{stage}` is not up to date: `{}` speaks with its output of run {run}; \
+                     `throstle run {} {stage}` brings it up to date",
+                    place.name, pipeline.file
+                ));
+            }
             if voices.voices.iter().any(|voice| voice.name == place.name) {
                 return Err(CliError::usage(
                     format!("two voices have the name `{}`", place.name),
@@ -151,6 +148,14 @@ impl Voices {
             own.on_unknown = own.on_unknown.or(chosen);
             let reading = Reading::of(prepared.chain.clone(), &mut prepared.setup, &store, advice);
             voices.add(place.name.clone(), spec, prepared, (speakers.names, reading), &own);
+        }
+        if options.language.is_some() {
+            for voice in voices.voices.iter().filter(|voice| !voice.can(LANGUAGE)) {
+                program.warn(&format!(
+                    "`--language` has no effect on `{}`: the voice has only one language",
+                    voice.name
+                ));
+            }
         }
         // One of several voices has to have the speaker.
         if refusals.len() == places.len() {
@@ -219,10 +224,15 @@ impl Voices {
 }
 
 impl Voice {
+    /// Tests if its sentences may have the field.
+    fn can(&self, field: &str) -> bool {
+        self.reads.iter().any(|(own, _)| *own == field)
+    }
+
     /// A sentence as an item; the reason if the voice cannot do what is wished.
     pub fn item(&self, text: &str, manner: &Manner) -> Result<Item, String> {
         let mut fields: Fields = [(TEXT, Value::text(text))].into_iter().collect();
-        let can = |field: &str| self.reads.iter().any(|(own, _)| *own == field);
+        let can = |field: &str| self.can(field);
         match manner.speaker.as_ref().or(self.speaker.as_ref()) {
             Some(speaker) if can(SPEAKER) => fields.set(SPEAKER, Value::text(speaker.as_str())),
             Some(_) if manner.speaker.is_some() => {

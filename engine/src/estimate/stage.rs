@@ -3,6 +3,7 @@
 use crate::event::Verdict;
 use crate::figure::{Basis, Figure, StageEstimate};
 use cache::{CacheError, LOOSE_SIZE};
+use stage_core::Unit;
 use stage_core::cost::{Cost, Rates, WEIGHT_BYTES_PER_SECOND, Weights};
 use stage_families::model::Model;
 use stage_families::working::Working;
@@ -12,7 +13,7 @@ use super::flow::Flow;
 use crate::machine::Device;
 use crate::measure::weight::{item_weight, threads_of};
 use crate::measure::{self, MEGABYTE, Measure};
-use crate::pipeline::{StageSpec, StageWork};
+use crate::pipeline::{ITEMS, Reference, StageSpec, StageWork};
 use crate::plan::inputs::arriving_items;
 use crate::plan::items::item_reads;
 use crate::plan::{ItemPlan, StagePlan, Work};
@@ -235,12 +236,31 @@ impl Estimator<'_> {
             basis: Basis::Formula,
             seconds: Some(Figure::within(work / self.threads(spec), rates.spread)),
             disk_bytes: Some(Figure::within(
-                linear(rates.bytes_per_item, rates.bytes_per_second),
+                linear(rates.bytes_per_item, self.bytes_per_second(spec, rates)),
                 rates.spread.min(2.0),
             )),
             ram_bytes: Some(Figure::within(base_ram(device) + in_ram, RAM_SPREAD)),
             vram_bytes: is_gpu.then(|| Figure::within(vram, RAM_SPREAD)),
             ..StageEstimate::unknown(0)
+        }
+    }
+
+    fn bytes_per_second(&self, spec: &StageSpec, rates: &Rates) -> f64 {
+        let share = rates.sample_rate.zip(self.sample_rate(spec));
+        rates.bytes_per_second * share.map_or(1.0, |(of_rates, own)| own / of_rates)
+    }
+
+    /// The sample rate of the sound that a stage writes: that of its parameter, else that of the stage
+    /// that its items come from.
+    fn sample_rate(&self, spec: &StageSpec) -> Option<f64> {
+        const RATE: &str = "rate";
+        let parameter = spec.kind.parameter(RATE).filter(|rate| rate.unit == Unit::Hertz);
+        if let Some(Ok(rate)) = parameter.map(|_| spec.parameters.integer(RATE)) {
+            return Some(rate as f64);
+        }
+        match spec.inputs.get(ITEMS)?.references.first()? {
+            Reference::Stage { stage, .. } => self.sample_rate(self.pipeline.stage(*stage)),
+            Reference::Asset(_) => None,
         }
     }
 

@@ -14,7 +14,7 @@ use stage_core::key::{HashSink, Sink as KeySink};
 use super::edits::{EditDetector, stays_message};
 use super::old::{LastExport, kept_key, section_key};
 use super::paths::Ground;
-use super::write::passes;
+use super::write::{is_denied, passes};
 use super::{ExportCounts, one_for_all};
 use crate::options::Sink;
 use crate::pipeline::{Pipeline, StageId, StageSpec};
@@ -69,7 +69,7 @@ fn take_back_all(
         if let Some(message) = stays_message(&done.stays) {
             sink(Event::Note { stage: None, message });
         }
-        match one_for_all(&done.problems) {
+        match one_for_all(&[done.problems, done.denied].concat()) {
             None => {
                 index.remove_section(&section);
                 index.remove_section(&kept_key(&section));
@@ -202,7 +202,9 @@ pub fn remove(
                 }
                 let problem =
                     format!("cannot remove the outdated export `{path}`: {}", error.whole());
-                done.problems.push(problem);
+                let problems =
+                    if is_denied(&error) { &mut done.denied } else { &mut done.problems };
+                problems.push(problem);
             }
         }
     }

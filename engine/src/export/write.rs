@@ -38,6 +38,8 @@ enum WriteOutcome {
 /// The reason why a file is not written.
 enum Problem {
     Told(String),
+    /// The folder is read-only for this process.
+    Denied(String),
     /// A machine fault, such as a full disk, concerns the whole run.
     Machine(CacheError),
     Lost(Digest),
@@ -85,11 +87,15 @@ impl Writer<'_> {
                     done.kept.push(Utf8PathBuf::clone(path));
                     entries.kept.push(entry);
                 }
-                Err(Problem::Told(problem)) => {
+                Err(problem @ (Problem::Told(_) | Problem::Denied(_))) => {
                     // Never trusted, so that the next run tries again; and still a file of this export.
                     let known = self.old.digests.get(*path).copied().unwrap_or(blob.digest);
                     entries.exported.push(StatEntry::unusable(path.to_string(), known));
-                    done.problems.push(problem);
+                    match problem {
+                        Problem::Denied(problem) => done.denied.push(problem),
+                        Problem::Told(problem) => done.problems.push(problem),
+                        Problem::Machine(_) | Problem::Lost(_) => {}
+                    }
                 }
                 Err(Problem::Machine(error)) => return Err(error.into()),
                 Err(Problem::Lost(digest)) => done.lost.push(digest),
@@ -222,13 +228,14 @@ fn problem(path: &Utf8Path, error: CacheError) -> Problem {
         error => {
             let cause = std::error::Error::source(&error);
             let cause = cause.map_or(String::new(), |cause| format!(": {cause}"));
-            Problem::Told(format!("cannot export to `{path}`: {error}{cause}"))
+            let told = format!("cannot export to `{path}`: {error}{cause}");
+            if is_denied(&error) { Problem::Denied(told) } else { Problem::Told(told) }
         }
     }
 }
 
-/// A machine fault that may be gone by the next run. A read-only disk, or a folder in use, needs
-/// another path.
+/// A machine fault that stops all exports. A read-only disk, or a folder in use, concerns its own
+/// files only.
 pub fn passes(error: &CacheError) -> bool {
     let is_of_the_place = matches!(
         error,
@@ -276,8 +283,8 @@ fn is_link(target: Target<'_>) -> bool {
     target.fs.symlink_metadata(target.path).is_ok_and(|found| found.kind == FileKind::Symlink)
 }
 
-/// Nobody can tell if the file was changed.
-fn is_denied(error: &CacheError) -> bool {
+/// The place is read-only for this process. For a file, nobody can tell if it was changed.
+pub fn is_denied(error: &CacheError) -> bool {
     matches!(error, CacheError::Fs(error) if error.is_denied())
 }
 

@@ -236,6 +236,22 @@ impl InputValue<'_> {
     }
 }
 
+/// The key of an item stage without its items, from its whole key: see [`StageInputs::job_key`].
+pub fn job_of(mut key: StageKey) -> StageKey {
+    fn artifact(input: InputKey) -> Option<InputKey> {
+        match input {
+            InputKey::Artifact(_) => Some(input),
+            InputKey::Named { input, .. } => artifact(*input),
+            InputKey::Dataset(_) => None,
+        }
+    }
+    key.inputs.remove(ITEMS);
+    for inputs in key.inputs.values_mut() {
+        *inputs = std::mem::take(inputs).into_iter().filter_map(artifact).collect();
+    }
+    key
+}
+
 pub fn base_key(spec: &StageSpec, files: &BTreeMap<String, Digest>) -> StageKey {
     let mut parameters = spec.parameters.clone();
     parameters.0.retain(|name, _| {

@@ -151,6 +151,10 @@ impl<'a> Planner<'a> {
             stages.push(plan.map_err(|error| (spec.name.clone(), error))?);
         }
         tell_notes(self.store.remote(), sink);
+        if let Some(trouble) = StatIndex::take_trouble(self.store.cache()) {
+            let message = format!("{trouble}: files are read again, and it is written anew");
+            sink(Event::Note { stage: None, message });
+        }
         match self.save_index() {
             // The next scan hashes it again.
             Err(error) if error.machine_fault().is_some() => {

@@ -17,7 +17,7 @@ use super::stage::{StageKnowledge, StagePlan};
 use super::value::PlannedValue;
 use super::work::{StageIdentity, Work};
 use crate::error::PlanError;
-use crate::pipeline::{ScoreMeasure, StageId, StageSpec, Sweep, TrialPosition};
+use crate::pipeline::{ScoreMeasure, StageId, StageSpec, Sweep, Tolerance, TrialPosition};
 use crate::reason::Reason;
 use crate::record::{FAILED, FAILED_HERE, FailedRecord, MEMO, decode, encode};
 use crate::sweep::halving::{self, Fate, Part, Scores};
@@ -267,10 +267,14 @@ impl LostSweep<'_> {
 /// trial is tried again.
 pub fn failed_here_key(spec: &StageSpec, key: &Digest) -> Digest {
     let mut sink = HashSink::default();
-    let limit = spec.policy.quarantine;
     sink.number("timeout", spec.policy.timeout_seconds.unwrap_or(f64::INFINITY));
-    sink.number("quarantine", limit.share);
-    sink.text("few", &limit.few.map_or_else(String::new, |few| few.to_string()));
+    let (share, few) = match spec.policy.quarantine {
+        Tolerance::Usual => (0.05, "3"),
+        Tolerance::Each => (1.0, "each"),
+        Tolerance::Share(share) => (share, ""),
+    };
+    sink.number("quarantine", share);
+    sink.text("few", few);
     sink.digest("key", key);
     sink.finish()
 }

@@ -54,6 +54,10 @@ pub struct StageRun {
     /// Items that its only task has quarantined, as reported: another attempt reports the same
     /// items again.
     pub aside: BTreeMap<Arc<str>, Reject>,
+    /// Items of a stage that is done, without a verdict: the next run tries them again.
+    pub failed_items: Vec<(Arc<str>, Reject)>,
+    /// The error of a stage of a trial that failed for a reason that may pass.
+    pub failed_for_now: Option<String>,
     /// The output with which it failed. Stages downstream do not see it.
     pub judged: BTreeMap<&'static str, PlannedValue>,
 }

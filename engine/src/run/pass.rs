@@ -8,6 +8,7 @@ use crate::event::{Event, StageCounts};
 use super::board::Board;
 use super::commit::Committer;
 use super::home::Home;
+use super::losses;
 use super::obstacles::Ending;
 use super::records::Run;
 use super::schedule::{Rest, Schedule};
@@ -83,7 +84,18 @@ impl<'a> Pass<'a> {
         };
         let total = &mut total.exported;
         let exported = export::export(&store, run.pipeline, board.runs(), &exporting, total, sink)?;
-        Ok(self.with_exports(ending, exported))
+        let failed = |id| board[id].failed_items.as_slice();
+        let are_lost = is_whole
+            && ending != Ending::Paused
+            && losses::tell(run.pipeline, board.runs(), &done, failed, sink);
+        let ending = if are_lost { Ending::Failed } else { ending };
+        let ending = self.with_exports(ending, exported);
+        if ending != Ending::Again {
+            let is_open = |id: &StageId| !done.contains(id) && board[*id].known.part == Part::In;
+            let unfinished: Vec<StageId> = run.wanted.iter().copied().filter(is_open).collect();
+            export::tell_outdated(&store, run.pipeline, &unfinished, sink)?;
+        }
+        Ok(ending)
     }
 
     fn plan(&self, sink: Sink) -> Result<(Planner<'a>, Plan), EngineError> {
@@ -192,7 +204,9 @@ impl<'a> Pass<'a> {
         };
         let (pipeline, total) = (self.run.pipeline, &mut total.exported);
         let exported = export::export(&store, pipeline, &plan.stages, &exporting, total, sink)?;
-        Ok(self.with_exports(ending, exported))
+        let are_lost = matches!(self.run.options.mode, Mode::Run)
+            && losses::tell(pipeline, &plan.stages, &done, |_| &[], sink);
+        Ok(self.with_exports(if are_lost { Ending::Failed } else { ending }, exported))
     }
 
     fn with_exports(&self, ending: Ending, exported: ExportResult) -> Ending {
@@ -200,7 +214,10 @@ impl<'a> Pass<'a> {
             ExportResult { lost: true, .. } if !self.run.options.stop.is_requested() => {
                 Ending::Again
             }
-            ExportResult { failed: false, lost: false, .. } => ending,
+            ExportResult { failed: false, lost: false, denied, .. } => match ending {
+                Ending::Done if denied => Ending::Paused,
+                ending => ending,
+            },
             _ => Ending::Failed,
         }
     }

@@ -168,6 +168,7 @@ impl Schedule<'_> {
         self.jobs.join();
         self.handle_waiting()?;
         self.close_batches()?;
+        self.count_failures()?;
         self.require_trials()?;
         self.note_devices()?;
         let waits = |id| self.board[id].has_pending_work() && self.is_barred(id);

@@ -45,6 +45,7 @@ texts = ["text"]
 [stage.audit]
 use = "text.audit"
 input = "romanised"
+characters = "abc"
 on_unknown = "report"
 export = { report = "out/audit.json" }
 
@@ -118,4 +119,29 @@ fn the_same_pipeline_agrees_with_the_schema() {
     let objections: Vec<String> =
         validator.iter_errors(&value).map(|error| error.to_string()).collect();
     assert_eq!(objections, Vec::<String>::new());
+}
+
+#[test]
+fn an_audit_needs_a_model_or_a_vocabulary() {
+    let told = |extra: &str| {
+        let manifest = format!(
+            "[pipeline]\nname = \"x\"\n[assets.files]\npath = \"models/codec.safetensors\"\n[stage.model]\nuse = \
+             \"model.import\"\nasset = \"assets.files\"\n[stage.lines]\nuse = \"corpus.sentences\"\n\
+             sentences = [\"a\"]\n[stage.audit]\nuse = \"text.audit\"\ninput = \"lines\"\n{extra}\n"
+        );
+        match load_from(&stage_speech::catalogue(), &manifest, &[]) {
+            Ok(_) => String::new(),
+            Err(problems) => rendered(&problems).replace("\n  | ", " "),
+        }
+    };
+    let none = told("");
+    let needs =
+        "stage `audit` has no `model` or `vocabulary` or `characters`, and `text.audit` needs one";
+    assert!(none.contains(needs), "{none}");
+    assert_eq!(told("characters = \"ab\""), "");
+    assert_eq!(told("model = \"model\""), "");
+    let both = told("model = \"model\"\ncharacters = \"ab\"");
+    assert!(both.contains("`characters` and `model` are both given"), "{both}");
+    let empty = told("characters = \"\"");
+    assert!(empty.contains("`characters` is empty"), "{empty}");
 }

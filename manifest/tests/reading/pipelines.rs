@@ -74,7 +74,7 @@ fn everything_of_a_manifest_reaches_the_pipeline() {
     let expected = &pipeline.session.expected;
     assert_eq!((expected.clips, expected.sound_seconds), (Some(4000.0), Some(28_800.0)));
     let tokens = pipeline.find("tokens").unwrap();
-    assert_eq!(tokens.policy.quarantine, Tolerance::of_share(0.1), "a share in percent");
+    assert_eq!(tokens.policy.quarantine, Tolerance::Share(0.1), "a share in percent");
     assert_eq!(tokens.policy.retries, 0);
     assert_eq!(tokens.policy.timeout_seconds, Some(90.0));
     assert_eq!(tokens.policy.salt.as_deref(), Some("again"));

@@ -44,6 +44,8 @@ pub struct Rates {
     pub bytes_per_item: f64,
     /// Bytes written for each second of sound.
     pub bytes_per_second: f64,
+    /// The sample rate that these bytes are for, if they are in proportion to it.
+    pub sample_rate: Option<f64>,
     /// GPU memory beside the model, per second of sound in a batch.
     pub vram_per_second: f64,
     /// The family of the model, if its size counts: the rates are for the published one.
@@ -64,6 +66,7 @@ impl Rates {
         seconds_per_second: 0.0,
         bytes_per_item: 0.0,
         bytes_per_second: 0.0,
+        sample_rate: None,
         vram_per_second: 0.0,
         model: None,
         on_processor: false,

@@ -169,9 +169,9 @@ pub struct InputPort {
     pub takes: &'static [&'static str],
     /// For training stages with the parameter `on_change`.
     pub parent_needs: ParentNeeds,
-    /// The parameter that replaces this port and others: either it or one of these ports must be
-    /// given, and not both.
-    pub replaced_by: Option<&'static str>,
+    /// The parameters that replace this port and others: either one of these ports must be given, or
+    /// at least one of the parameters, and not both.
+    pub replaced_by: &'static [&'static str],
     /// The field in which items carry this artifact; if they do not, the port must be given.
     pub brought_by: Option<&'static str>,
     /// One sentence of Markdown, for the manual and for messages.
@@ -192,7 +192,7 @@ impl InputPort {
         optional: false,
         takes: &[],
         parent_needs: ParentNeeds::Nothing,
-        replaced_by: None,
+        replaced_by: &[],
         brought_by: None,
         doc: "",
     };
@@ -419,5 +419,15 @@ impl Kind {
     /// The parameter of this name.
     pub fn parameter(&self, name: &str) -> Option<&'static Parameter> {
         self.parameters.iter().find(|parameter| parameter.name == name)
+    }
+
+    /// Tests if stages of this kind make a sound of each text.
+    pub fn speaks(&self) -> bool {
+        let reads_text = self.input("input").is_some_and(|port| match port.reads {
+            Fields::These(fields) => matches!(fields, [("text", FieldType::Text)]),
+            _ => false,
+        });
+        let writes = self.outputs.first().map_or(&[][..], |port| port.writes);
+        reads_text && writes.contains(&("audio", FieldType::Blob))
     }
 }

@@ -147,6 +147,22 @@ pub trait World {
         self.list(folder).map(Some)
     }
 
+    /// The entries of one folder, without those of the folders in it; None if there is no such
+    /// folder.
+    ///
+    /// # Errors
+    ///
+    /// If there is something else than a folder, or if it cannot be listed.
+    fn list_folder(&mut self, folder: &Utf8Path) -> Result<Option<Listing>, StageError> {
+        let is_direct = |path: &Utf8PathBuf| path.components().count() == 1;
+        let listed = self.list_if_any(folder)?;
+        Ok(listed.map(|mut listed| {
+            listed.files.retain(is_direct);
+            listed.folders.retain(is_direct);
+            listed
+        }))
+    }
+
     /// Tests if there is such a file.
     fn exists(&mut self, path: &Utf8Path) -> bool;
 

@@ -53,6 +53,17 @@ impl Case {
         let (own, number) = (self.own().unwrap_or_default(), self.number);
         let is_decimal = self.kind == Kind::Decimal;
         match self.language.code() {
+            // num2words keeps the `o` of `uno` before `mil` and `millones`: `veintiún mil` is right.
+            "es" => {
+                theirs.contains("uno mil")
+                    && own.replace("ún mil", "uno mil").replace("un mil", "uno mil") == *theirs
+            }
+            // The dual of a number without a noun behind it ends in `ن`: `مئتان`, not `مئتا`; and `مئتا ألف`
+            // has no ending.
+            "ar" if own.strip_suffix('ن') == Some(theirs) => true,
+            "ar" if theirs.contains("مئتا ألفاً") => true,
+            // 12 is `tizenkét` before a noun.
+            "hu" if theirs.contains("tizenkettőe") => own.contains("tizenkéte"),
             // Hundredths only, and decimals as whole numbers.
             "ar" | "tr" if is_decimal => true,
             // The thousand of 101,000 is written twice.

@@ -84,6 +84,66 @@ fn a_table_gives_items_and_names_each_row_that_it_does_not() {
     );
 }
 
+fn notes(output: &SourceOutput) -> Vec<(&str, u64)> {
+    output.notes.iter().map(|(note, count)| (note.as_str(), *count)).collect()
+}
+
+#[test]
+fn recordings_without_a_row_are_told_by_name_and_count() {
+    let mut bench = Bench::default();
+    bench.file("data/metadata.csv", "wavs/a|Yksi\nwavs/b.wav|\nwavs/C.wav|Kaksi\n");
+    let files = ["a.wav", "a.flac", "b.wav", "c.wav", "d.wav", "e.mp3", "notes.txt", "f/g.wav"];
+    for name in files {
+        bench.file(&format!("data/wavs/{name}"), name.to_owned());
+    }
+    bench.file("data/other/h.wav", "h");
+    bench.file("i.wav", "i");
+    let table = ("table", text("data/metadata.csv"));
+    let output = bench.scan("corpus.table", std::slice::from_ref(&table)).unwrap();
+    assert_eq!(ids(&output), ["wavs/a", "wavs/C"]);
+    let told = "recordings without a row: `data/wavs/d.wav`, `data/wavs/e.mp3`";
+    assert_eq!(notes(&output).last(), Some(&(told, 2)));
+    // All of a folder that the manifest names, and nothing in the folder of the manifest.
+    let output = bench.scan("corpus.table", &[table, ("audio", text("data"))]).unwrap();
+    let told = "recordings without a row, such as `data/other/h.wav`, `data/wavs/d.wav`, \
+                `data/wavs/e.mp3`";
+    assert_eq!(notes(&output).last(), Some(&(told, 4)));
+    bench.file("m.csv", "i.wav|Yksi\n");
+    bench.file("j.wav", "j");
+    let output = bench.scan("corpus.table", &[("table", text("m.csv"))]).unwrap();
+    assert_eq!(notes(&output), []);
+}
+
+#[test]
+fn clips_without_a_text_are_told_at_their_source() {
+    let mut bench = Bench::default();
+    bench.file("m.csv", "file,caption\na.wav,Hei\n");
+    bench.file("a.wav", "a");
+    let written = [("table", text("m.csv")), ("header", text("yes"))];
+    let output = bench.scan("corpus.table", &written).unwrap();
+    let told = "clips without a text, since no column is one (`columns` names it; there are: file, \
+                caption)";
+    assert_eq!(notes(&output), [(told, 1)]);
+}
+
+#[test]
+fn a_folder_in_another_layout_is_told_with_what_to_write() {
+    let mut bench = Bench::default();
+    bench.file("in/103/1240/x.wav", "x");
+    bench.file("in/103/1240/x.normalized.txt", "Hei");
+    bench.file("in/103/1240/x.original.txt", "hei");
+    let error = bench.scan("corpus.folder", &[("folder", text("in"))]).unwrap_err();
+    let StageError::Failed { help: Some(help), .. } = error else { panic!("{error}") };
+    assert!(help.starts_with("write `transcript = \".normalized.txt\"`"), "{help}");
+    let written = [
+        ("folder", text("in")),
+        ("transcript", text(".normalized.txt")),
+        ("speaker", text("first")),
+    ];
+    let output = bench.scan("corpus.folder", &written).unwrap();
+    assert_eq!((ids(&output), reasons(&output)), (vec!["103/1240/x"], vec![]));
+}
+
 #[test]
 fn the_order_of_rows_changes_no_item() {
     let scan = |table: &'static str| {
@@ -225,6 +285,29 @@ fn an_audit_stops_on_unknown_characters_or_reports_them() {
 }
 
 #[test]
+fn an_audit_stops_on_marks_in_the_place_of_letters_even_if_the_tokenizer_knows_them() {
+    let mut bench = Bench::default();
+    let texts = || {
+        let text = |id: &str, own: &str| item(id, &[("text", Value::text(own))]);
+        vec![dataset("clips", vec![text("a", "un ?tudiant"), text("b", "des caf?s, oui?")])]
+    };
+    let known = ("characters", text("abcdefinosut ?,"));
+    let mut audit = |written: &[(&str, ParameterValue)]| {
+        bench.judge("text.audit", written, vec![("input", texts())])
+    };
+    let error = audit(std::slice::from_ref(&known)).unwrap_err();
+    let told = "2 letters are lost, with `?` in the place: `?tudiant` in `a`, `caf?s` in `b`";
+    assert_eq!(error.to_string(), told);
+    assert!(error.help().is_some_and(|help| help.contains("`on_lost = \"report\"`")));
+    // The report names them all the same.
+    let output = audit(&[known, ("on_lost", text("report"))]).unwrap();
+    assert!(output.notes.contains(&("U+003F in place of a letter".to_owned(), 2)));
+    // Both findings are told together.
+    let error = audit(&[("characters", text("abcdefinosut ?"))]).unwrap_err().to_string();
+    assert!(error.contains("letters are lost") && error.contains("`,` U+002C"), "{error}");
+}
+
+#[test]
 fn an_audit_reads_as_the_model_reads() {
     let mut bench = Bench::default();
     let mut audit = |texts: &[&str], reading: &str, written: &[(&str, ParameterValue)]| {
@@ -252,7 +335,7 @@ fn an_audit_reads_as_the_model_reads() {
     );
     assert!(error.help().unwrap().contains("uroman"));
     let both = audit(&["k"], letters, &[("characters", text("k"))]).unwrap_err().to_string();
-    assert!(both.contains("both a model and a vocabulary"), "{both}");
+    assert!(both.contains("expected either `model`"), "{both}");
 }
 
 #[test]
@@ -393,6 +476,22 @@ fn a_split_that_holds_nothing_out_says_so() {
     assert_eq!(notes(1e-9).last(), Some(&told));
     // As it was asked for.
     assert!(!notes(0.0).contains(&told));
+}
+
+#[test]
+fn a_split_whose_held_out_clips_are_all_repeats_blames_the_repeats() {
+    let mut bench = Bench::default();
+    let sound = bench.blob("audio/wav", b"the same".to_vec());
+    let clips = (0..20).map(|number| item(&format!("c{number}"), &[("audio", sound.clone())]));
+    let clips = vec![dataset("clips", clips.collect())];
+    let half = [("fraction", ParameterValue::Number(0.5))];
+    let output = bench.gather("dataset.split", &half, clips).unwrap();
+    assert_eq!(items(&output, "validation").len(), 0);
+    let dropped = bench.set_aside().len();
+    let told = format!(
+        "items, none held out (`repeats` dropped all {dropped}, which have the sound of training clips)"
+    );
+    assert!(output.notes.iter().any(|(note, _)| *note == told), "{:?}", output.notes);
 }
 
 #[test]

@@ -34,11 +34,10 @@ pub enum TorchError {
 impl TorchError {
     /// Classifies a text of libtorch, which has no other information about the type of an error.
     pub fn from_library(text: &str) -> TorchError {
-        let short = shorten(text);
         if is_out_of_memory(text) {
-            TorchError::OutOfMemory(short)
+            TorchError::OutOfMemory(no_room(text))
         } else {
-            TorchError::Library(short)
+            TorchError::Library(shorten(text))
         }
     }
 
@@ -172,6 +171,29 @@ fn is_out_of_memory(text: &str) -> bool {
     SIGNS.iter().any(|sign| text.contains(sign))
 }
 
+/// The memory that an allocation lacked, from the text of libtorch.
+fn no_room(text: &str) -> String {
+    let device = if text.contains("CPUAllocator") { "memory" } else { "memory of the device" };
+    let requested = text.split("allocate ").find_map(|rest| {
+        let (number, rest) = rest.split_once(' ')?;
+        let unit = rest.split(|end: char| !end.is_ascii_alphabetic()).next()?;
+        let factor: f64 = match unit {
+            "bytes" | "B" => 1.0,
+            "KiB" => 1024.0,
+            "MiB" => 1_048_576.0,
+            "GiB" => 1_073_741_824.0,
+            _ => return None,
+        };
+        Some(number.parse::<f64>().ok()? * factor / 1e9)
+    });
+    match requested {
+        Some(gigabytes) if gigabytes >= 0.01 => {
+            format!("{gigabytes:.2} GB more do not fit into the {device}")
+        }
+        _ => format!("the {device} is full"),
+    }
+}
+
 /// The message without the C++ backtrace that libtorch appends.
 fn shorten(text: &str) -> String {
     let end = text.find("\nException raised from").unwrap_or(text.len());
@@ -225,6 +247,24 @@ mod tests {
         ] {
             let error = StageError::from(TorchError::from_library(text));
             assert!(matches!(error, StageError::OutOfMemory { .. }), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_lack_of_memory_is_told_without_the_words_of_the_library() {
+        for (text, expected) in [
+            (
+                "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has",
+                "out of memory: 2.15 GB more do not fit into the memory of the device",
+            ),
+            (
+                "[enforce fail at alloc_cpu.cpp:1] DefaultCPUAllocator: not enough memory: you tried \
+                 to allocate 80000000000 bytes. Error code 12",
+                "out of memory: 80.00 GB more do not fit into the memory",
+            ),
+            ("CUBLAS_STATUS_ALLOC_FAILED", "out of memory: the memory of the device is full"),
+        ] {
+            assert_eq!(StageError::from(TorchError::from_library(text)).to_string(), expected);
         }
     }
 

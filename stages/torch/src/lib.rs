@@ -3,7 +3,6 @@
 //! The worker program serves the stages to the engine over a pipe, so that `throstle` itself never
 //! links libtorch.
 
-mod arrived;
 pub mod autoregressive;
 pub mod dac;
 pub mod device;
@@ -12,10 +11,11 @@ pub mod error;
 pub mod fish;
 pub mod fixture;
 mod lineage;
-mod loaded;
+mod model_slot;
 mod nn;
 pub mod npy;
 mod patterns;
+mod port_model;
 mod runtime;
 mod sound;
 mod stages;

@@ -58,3 +58,18 @@ fn the_cost_of_a_change_is_told_before_it_is_made() {
     assert_eq!(plan["estimate"]["fitted"]["left_out"], serde_json::json!([]));
     assert!(plan["estimate"]["stages"]["words"]["money"]["likely"].as_f64().is_some());
 }
+
+#[test]
+fn the_size_of_resampled_sound_follows_its_rate() {
+    let stages = "\n[stage.voice]\nuse = \"audio.resample\"\ninput = \"clips\"\n\
+                  [stage.even]\nuse = \"audio.loudness\"\ninput = \"voice\"\n";
+    let project = Project::of_clips(&["a", "b"], stages);
+    let bytes = |stage: &str, rate: u32| {
+        let plan = plan(&project, &["--set", &format!("stage.voice.rate={rate}")]);
+        plan["estimate"]["stages"][stage]["disk_bytes"]["likely"].as_f64().unwrap()
+    };
+    for stage in ["voice", "even"] {
+        let ratio = bytes(stage, 48_000) / bytes(stage, 8_000);
+        assert!((ratio - 6.0).abs() < 0.01, "{stage}: {ratio}");
+    }
+}

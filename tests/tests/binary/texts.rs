@@ -137,4 +137,11 @@ fn items_that_a_filter_did_not_keep_are_listed() {
     assert!(!rest.is_empty() && !long.is_empty(), "{all}");
     assert_eq!(left_out.lines().collect::<Vec<_>>(), rest);
     assert_eq!(list("sentences", "--left-out").0, Some(2));
+    let rows = said(&project, &["items", "long", "--left-out", "--json"]).1;
+    assert_eq!(rows, left_out, "the same format by its short name");
+    // One plan for the outputs, the quarantine and the input.
+    project.replace("pipeline.toml", "min_length = 9", "min_length = 8");
+    let (code, _, told) = list("long", "--left-out");
+    let warned = told.matches("`long` is not up to date").count();
+    assert_eq!((code, warned), (Some(0), 1), "{told}");
 }

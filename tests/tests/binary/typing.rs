@@ -113,10 +113,6 @@ fn a_slip_offers_the_nearest_name() {
         (&["plan", ".", "--set", "stage.words.comand=x"], "did you mean `command`?"),
         (&["log", "."], "tip: `-m .` names the manifest"),
         (&["items", "words", "pipeline.toml"], "tip: `-m pipeline.toml` names the manifest"),
-        (
-            &["run", "-m", "."],
-            "tip: the manifest or its folder is the first argument, without `-m`",
-        ),
     ] {
         let output = project.output(words);
         let told = String::from_utf8(output.stderr).unwrap();

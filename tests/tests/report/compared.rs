@@ -81,3 +81,14 @@ fn a_run_that_never_was_is_the_fault_of_the_arguments() {
         assert!(told.contains("there is no run 7") && told.contains("throstle log"), "{told}");
     }
 }
+
+#[test]
+fn a_run_that_failed_is_told_as_such() {
+    let project = twice();
+    project.replace("pipeline.toml", "quarantine = 0.5", "quarantine = 0");
+    let output = command("small_world", project.path(), &["run"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let told = printed(&project, &["diff", "2", "3"]);
+    let heads: Vec<&str> = told.lines().take(2).collect();
+    assert!(!heads[0].ends_with(", failed") && heads[1].ends_with(", failed"), "{told}");
+}

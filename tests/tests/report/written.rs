@@ -259,3 +259,27 @@ fn a_stage_outside_of_the_targets_is_told_as_such() {
     assert!(page.contains("not among the targets of the run; its outcome is from run 1"), "{page}");
     assert!(!page.contains("not reached by the run"), "{page}");
 }
+
+#[test]
+fn the_notes_are_those_of_all_clips_whichever_run_processed_them() {
+    let project = throstle_tests::Project::of_clips(
+        &["a", "b", "c"],
+        "\n[stage.plain]\nuse = \"text.normalize\"\ninput = \"clips\"\ncase = \"lower\"\n",
+    );
+    let noted = || {
+        let page = project.printed(&["report", ".", "--output", "-"]);
+        let (_, row) = page.split_once("case changed").unwrap();
+        let (row, _) = row.split_once("</tr>").unwrap();
+        row.contains(">3<")
+    };
+    assert_eq!(project.run().code, Some(0));
+    assert!(noted());
+    project.edit("data/metadata.csv", |text| text.replacen("a.wav|", "a.wav|Uusi ", 1));
+    let ran = project.run();
+    assert_eq!(ran.executed().get("plain"), Some(&1), "{:?}", ran.events);
+    assert!(noted());
+    // Nothing is processed at all: the outcomes of single items are known.
+    project.edit("data/metadata.csv", |text| text.replacen("a.wav|Uusi ", "a.wav|", 1));
+    assert_eq!(project.run().executed().get("plain"), None);
+    assert!(noted());
+}

@@ -8,7 +8,7 @@ use engine::store::ReadError;
 use stage_core::{Blob, FieldType, Fields, Work};
 
 use super::audio::{AudioLookup, PageAudio};
-use super::seen::{AUDIO, RunData};
+use super::run_data::{AUDIO, RunData};
 
 /// The recordings of one source.
 pub struct Corpus {

@@ -5,7 +5,7 @@ use engine::gpu_hours::UsageRecord;
 use engine::history;
 use engine::record::{USAGE, decode};
 
-use super::seen::RunData;
+use super::run_data::RunData;
 
 #[derive(Debug, Default)]
 pub struct Cost {

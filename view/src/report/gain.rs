@@ -3,7 +3,7 @@
 use engine::store::ReadError;
 use serde_json::Value;
 
-use super::seen::{RunData, json};
+use super::run_data::{RunData, json};
 
 /// The kinds, and the places of their tables.
 const KINDS: [(&str, (&str, &str)); 2] =

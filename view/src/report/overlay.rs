@@ -8,8 +8,8 @@ use engine::store::ReadError;
 
 use super::chart::{Curve, LINES};
 use super::compared::{ComparedColumns, ComparedRow};
+use super::run_data::RunData;
 use super::runs::{PageRuns, parameters};
-use super::seen::RunData;
 use super::training::{TrainingReport, TrainingResult, trainings};
 
 /// Trainings under one name; more than one are drawn over each other.

@@ -8,7 +8,7 @@ use engine::record::PortValue;
 use stage_core::key::{HashSink, write_value};
 use stage_core::{Value, Work};
 
-use super::seen::{RunData, StageData};
+use super::run_data::{RunData, StageData};
 
 #[derive(Debug, Default)]
 pub struct Provenance {

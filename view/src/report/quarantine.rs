@@ -8,7 +8,7 @@ use engine::store::ReadError;
 use stage_core::{Blob, Item, Reject};
 
 use super::audio::{AudioLookup, PageAudio};
-use super::seen::{AUDIO, RunData, StageData};
+use super::run_data::{AUDIO, RunData, StageData};
 
 /// An item that a stage has quarantined.
 pub struct QuarantinedItem<'a> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use engine::store::ReadError;
 use serde::Deserialize;
 
-use super::seen::{RunData, json};
+use super::run_data::{RunData, json};
 
 /// The stage kind, and the place of its report.
 const KIND: &str = "report.recordings";

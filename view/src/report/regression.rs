@@ -3,7 +3,7 @@
 use engine::store::ReadError;
 use serde_json::Value;
 
-use super::seen::{RunData, json};
+use super::run_data::{RunData, json};
 
 /// The stage kind, and the place of its findings.
 const KIND: &str = "quality.regression";

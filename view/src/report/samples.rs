@@ -7,7 +7,7 @@ use engine::pipeline::{StageId, StageSpec};
 use engine::store::ReadError;
 use stage_core::{Blob, FieldType, Fields, Item};
 
-use super::seen::{AUDIO, RunData};
+use super::run_data::{AUDIO, RunData};
 
 /// Sentences that the same stages have synthesised.
 #[derive(Debug, Default)]

@@ -10,7 +10,7 @@ use serde_json::Value;
 use stage_core::{PortType, Work};
 
 use super::chart::{Curve, LINES};
-use super::seen::{RunData, StageData, events, json};
+use super::run_data::{RunData, StageData, events, json};
 
 /// The port with the figures of a finished training, and its JSON part.
 const LOG: (&str, &str) = ("log", "metrics");

@@ -3,21 +3,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use cache::Cache;
 use engine::pipeline::{Reference, StageSpec, StageWork};
 use stage_core::{Item, PortType};
 
-use super::{output_rows, quarantine_list};
+use super::outputs::Outputs;
 use crate::error::CliError;
-use crate::project::{Program, Project};
 
 /// The items that neither an output nor the quarantine of the stage has.
-pub fn rows(
-    program: &Program,
-    project: &Project,
-    cache: &Cache,
-    spec: &StageSpec,
-) -> Result<Vec<Item>, CliError> {
+pub fn rows(all: &Outputs<'_>, spec: &StageSpec) -> Result<Vec<Item>, CliError> {
     let outputs = || spec.kind.outputs.iter().filter(|port| port.port_type == PortType::Dataset);
     let chosen = outputs().find_map(|port| spec.inputs.get(port.passes?));
     let Some(input) = chosen.filter(|_| spec.work == StageWork::Gather) else {
@@ -28,14 +21,14 @@ pub fn rows(
     };
     let mut known: BTreeSet<Arc<str>> = BTreeSet::new();
     for port in outputs() {
-        let there = output_rows(program, project, cache, spec, port.name)?;
+        let there = all.rows(spec, port.name)?;
         known.extend(there.into_iter().map(|item| item.id));
     }
-    known.extend(quarantine_list(program, project, cache, spec)?.into_iter().map(|(id, _)| id));
+    known.extend(all.quarantined(spec)?.into_iter().map(|(id, _)| id));
     let mut found = Vec::new();
     for reference in &input.references {
         let Reference::Stage { stage, port } = reference else { continue };
-        let arriving = output_rows(program, project, cache, project.pipeline.stage(*stage), port)?;
+        let arriving = all.rows(all.stage(*stage), port)?;
         found.extend(arriving.into_iter().filter(|item| !known.contains(&item.id)));
     }
     Ok(found)

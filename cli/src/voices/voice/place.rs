@@ -8,7 +8,6 @@ use stage_core::PortType;
 use view::escape::clean;
 
 use super::published;
-use super::speaks;
 use crate::arguments::{Settings, VoiceOptions};
 use crate::error::CliError;
 use crate::named;
@@ -126,7 +125,7 @@ fn of_pipeline(
 ) -> Result<VoicePlace, CliError> {
     let (project, published) = (program.load(path, settings)?, None);
     let speaking: Vec<&StageSpec> =
-        project.pipeline.stages.iter().filter(|spec| speaks(spec.kind)).collect();
+        project.pipeline.stages.iter().filter(|spec| spec.kind.speaks()).collect();
     let Some(stage) = stage else {
         return match speaking.as_slice() {
             [one] => {
@@ -145,7 +144,7 @@ fn of_pipeline(
     };
     let spec = project.stage(stage)?;
     let name = stage.to_owned();
-    if speaks(spec.kind) {
+    if spec.kind.speaks() {
         return Ok(VoicePlace { name, project, stage: stage.to_owned(), published });
     }
     let (speaker, port, is_wired) = speaking

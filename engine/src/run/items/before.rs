@@ -120,6 +120,7 @@ fn chain<'a>(
     given: &[&str],
 ) -> Result<Vec<&'a StageSpec>, ReplayError> {
     let mut needed: BTreeSet<String> = [TEXT.to_owned()].into();
+    let may_read = last.kind.input(ITEMS).map_or(&[][..], |port| port.may_read);
     let mut stages = Vec::new();
     let mut next = upstream(pipeline, last, ITEMS);
     while let Some((spec, port)) = next {
@@ -127,7 +128,17 @@ fn chain<'a>(
             break;
         }
         let made = made(spec, port);
-        let made: Vec<_> = made.iter().filter(|(name, _)| needed.contains(name)).collect();
+        let is_read = |made: &(String, FieldType)| may_read.iter().any(|(name, _)| *name == made.0);
+        let is_of_text = || {
+            read_texts(pipeline, spec).is_some_and(|reads| reads.iter().any(|name| name == TEXT))
+        };
+        // Such as phonemes: what a stage makes of the text alone, and the last stage reads if it is there.
+        let is_derived = made.iter().any(is_read)
+            && is_of_text()
+            && reason_against(spec, &made.iter().collect::<Vec<_>>()).is_none();
+        let counts =
+            |own: &&(String, FieldType)| needed.contains(&own.0) || is_derived && is_read(own);
+        let made: Vec<_> = made.iter().filter(counts).collect();
         if !made.is_empty() {
             let Some(reads) = read_texts(pipeline, spec) else { break };
             if let Some(why) = reason_against(spec, &made) {

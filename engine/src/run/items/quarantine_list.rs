@@ -180,7 +180,7 @@ mod tests {
         LimitExceeded {
             stage: "aligned",
             kind: &KIND,
-            limit: Tolerance::of_share(0.05),
+            limit: Tolerance::Share(0.05),
             quarantined,
             of: 10,
             from: vec!["`heard`".to_owned()],

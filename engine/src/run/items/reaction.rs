@@ -4,6 +4,7 @@ use stage_core::StageError;
 
 use super::batch::BatchSize;
 use crate::run::message::Failure;
+use crate::units;
 
 /// The code of items that exceed the time limit of their stage.
 pub const TIMED_OUT: &str = "timed-out";
@@ -20,6 +21,22 @@ pub struct FailedItem {
     /// Its trial has exceeded the time limit, and is known to fail.
     pub is_late: bool,
     pub weight: u64,
+    /// The length of its text; 0 without one.
+    pub characters: usize,
+}
+
+impl FailedItem {
+    /// Its size in words, and what makes it smaller.
+    fn size(self) -> (String, &'static str) {
+        match (self.weight, self.characters) {
+            (0, 0) => (String::new(), "make it shorter"),
+            (0, characters) => {
+                let size = units::counted(characters as u64, "character");
+                (format!(", with {size}"), "split the text, with `text.sentences` for example")
+            }
+            (weight, _) => (format!(", with {}", units::bytes(weight)), "make it shorter"),
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -70,9 +87,11 @@ impl Reaction {
                 Reaction::Halve { message, is_certain: true }
             }
             StageError::OutOfMemory { .. } => {
-                let weight = item.weight;
-                let reason =
-                    format!("{error}, even with this item of {weight} B alone in its batch");
+                let (size, advice) = item.size();
+                let reason = format!(
+                    "{error}, even with this item alone{size}: {advice}, or use a device with more \
+                     memory"
+                );
                 give_up("out-of-memory", reason)
             }
             StageError::TimedOut { .. } => give_up(TIMED_OUT, error.with_advice()),
@@ -87,8 +106,14 @@ impl Reaction {
 mod tests {
     use super::*;
 
-    const ITEM: FailedItem =
-        FailedItem { has_retries: true, batch: None, is_single: false, is_late: false, weight: 7 };
+    const ITEM: FailedItem = FailedItem {
+        has_retries: true,
+        batch: None,
+        is_single: false,
+        is_late: false,
+        weight: 7,
+        characters: 0,
+    };
     const LAST: FailedItem = FailedItem { has_retries: false, ..ITEM };
     const BATCH: Option<BatchSize> = Some(BatchSize { items: 2, bytes: 14 });
 
@@ -129,7 +154,12 @@ mod tests {
         else {
             panic!("an item that does not fit alone is given up");
         };
-        assert!(reason.contains("this item of 7 B alone"), "{reason}");
+        assert!(reason.contains("with this item alone, with 7 B: make it shorter"), "{reason}");
+        let text = FailedItem { weight: 0, characters: 12_000, ..ITEM };
+        let Reaction::GiveUp { reason, .. } = Reaction::to(memory(), text) else {
+            panic!("a text that does not fit alone is given up");
+        };
+        assert!(reason.contains("alone, with 12,000 characters: split the text"), "{reason}");
     }
 
     #[test]

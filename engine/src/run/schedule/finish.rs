@@ -87,6 +87,7 @@ impl Schedule<'_> {
         if !stage.failures.is_empty() {
             // Failures are no results: without this list, nothing would tell them after the run.
             self.keep_unrecorded(id, [&stage.rejects[..], &stage.failures[..]].concat())?;
+            self.board[id].failed_items = stage.failures.clone();
         }
         let value = close_dataset(self.store(), stage.bits, stage.closed)?;
         let (run, port) = (&self.board[id], spec.kind.outputs.first());
@@ -125,6 +126,7 @@ impl Schedule<'_> {
         record: StageRecord,
         remember: bool,
     ) -> Result<(), EngineError> {
+        self.warn_if_empty(id, &record);
         let outputs = outputs(self.run.stage(id), &record);
         let run = &mut self.board[id];
         run.known.outputs = outputs;
@@ -136,6 +138,26 @@ impl Schedule<'_> {
             }
         }
         self.end_stage(id)
+    }
+
+    /// Warns about a stage on whole data sets that leaves no item to its main output.
+    fn warn_if_empty(&mut self, id: StageId, record: &StageRecord) {
+        let spec = self.run.stage(id);
+        let port = spec.kind.outputs.first().map(|port| port.name);
+        let output = port.and_then(|port| record.outputs.get(port));
+        let items = arriving_items(self.run.pipeline, self.board.runs(), id);
+        let is_empty = matches!(output, Some(PortValue::Dataset { items: 0, .. }));
+        if spec.work != StageWork::Gather || !is_empty || items == 0 {
+            return;
+        }
+        let counted = record.notes.iter().map(|(note, count)| format!("{note}: {count}"));
+        let counted = counted.collect::<Vec<_>>().join(", ");
+        let counted = if counted.is_empty() { counted } else { format!(" ({counted})") };
+        let names = spec.kind.parameters.iter().map(|parameter| format!("`{}`", parameter.name));
+        let names = names.collect::<Vec<_>>().join(", ");
+        let message =
+            format!("warning: no item is left of {items}{counted}; the stage has {names}");
+        self.tell(Event::Note { stage: Some(self.name(id)), message });
     }
 
     pub(super) fn end_stage(&mut self, id: StageId) -> Result<(), EngineError> {

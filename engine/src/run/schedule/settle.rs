@@ -235,6 +235,7 @@ impl Schedule<'_> {
             is_single: spec.kind.batching == Batching::Single,
             is_late: self.is_late(id),
             weight: queued.weight,
+            characters: queued.item.fields.text("text").map_or(0, |text| text.chars().count()),
         };
         match Reaction::to(failure, item) {
             Reaction::Leave => {}

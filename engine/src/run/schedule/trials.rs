@@ -126,8 +126,24 @@ impl Schedule<'_> {
         if !self.is_ranked(id) || self.board.is(id, StageState::Failed) {
             return self.fail(id, error);
         }
+        self.board[id].failed_for_now = Some(error.to_string());
         let works = self.works_in_another_trial(id);
-        if works && let Some(keyed) = self.board[id].known.keyed.clone() {
+        let failed =
+            self.run.pipeline.ids().filter(|id| self.board.is(*id, StageState::Failed)).count();
+        self.end_failed(id, error, !works && failed + 1 >= HOPELESS)
+    }
+
+    /// Counts the failures of trials that may pass, once the pass has ended: a failure counts if the
+    /// stage works in another trial, whichever of the two has ended first.
+    pub(super) fn count_failures(&mut self) -> Result<(), EngineError> {
+        if self.obstacles.has(Obstacle::Loss) {
+            // The next pass plans and runs them again.
+            return Ok(());
+        }
+        for id in self.board.failed() {
+            let Some(error) = self.board[id].failed_for_now.take() else { continue };
+            let keyed = self.board[id].known.keyed.clone();
+            let Some(keyed) = keyed.filter(|_| self.works_in_another_trial(id)) else { continue };
             let before =
                 self.run.cache.get(TRIES, &keyed.digest)?.and_then(|bytes| decode::<u32>(&bytes));
             let tries = before.unwrap_or(0).saturating_add(1);
@@ -137,9 +153,7 @@ impl Schedule<'_> {
                 self.record_failure(id, FAILED_HERE, &message)?;
             }
         }
-        let failed =
-            self.run.pipeline.ids().filter(|id| self.board.is(*id, StageState::Failed)).count();
-        self.end_failed(id, error, !works && failed + 1 >= HOPELESS)
+        Ok(())
     }
 
     /// Tests if another trial has the outcome of the same stage: the program itself works here.

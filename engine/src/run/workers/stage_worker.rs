@@ -6,12 +6,12 @@
 //! ([`Chain`], module `before`). Nothing is recorded and nothing is kept: results are handed to the
 //! caller, and the cache is only read.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cache::{Cache, Digest};
+use cache::{Cache, CacheError, Digest};
 use camino::Utf8Path;
 use crossbeam_channel::unbounded;
 use stage_core::device::DeviceName;
@@ -23,9 +23,11 @@ use stage_worker::wire::{Answer, Question};
 use super::client::{ReplyLimits, WorkerClient};
 use super::desk::{Desk, refusal};
 use crate::engine::{Engine, EngineError, Sink, StopFlag};
-use crate::pipeline::{ITEMS, Pipeline, Reference, StageSpec, StageWork};
+use crate::history;
+use crate::pipeline::{ITEMS, Pipeline, Reference, StageId, StageSpec, StageWork};
 use crate::plan::inputs::arriving;
 use crate::plan::planner::Planner;
+use crate::plan::{Plan, PlannedValue, planned};
 use crate::run::arrived::artifacts;
 use crate::run::context::EngineContext;
 use crate::run::items::before::{UpstreamJob, before};
@@ -54,6 +56,8 @@ pub struct PreparedStage {
     device: DeviceName,
     /// The stages that its items come through.
     pub chain: Chain,
+    /// Upstream stages that are not up to date, with the run of the result that takes the place.
+    pub earlier: Vec<(String, u64)>,
     shared: SharedState,
 }
 
@@ -72,12 +76,13 @@ pub struct Elsewhere<'a> {
     pub folder: &'a Utf8Path,
 }
 
-/// Prepares a stage on the worker; all its artifacts must exist.
+/// Prepares a stage on the worker. Of an upstream stage that is not up to date, such as a training that
+/// is to be longer, the last result is used.
 ///
 /// # Errors
 ///
-/// If it is no item stage of the worker, if one of its inputs is not up to date, or if a stage before
-/// it cannot be applied to single items.
+/// If it is no item stage of the worker, if one of its inputs has no result, or if a stage before it
+/// cannot be applied to single items.
 pub fn prepare(
     engine: &Engine,
     pipeline: &Pipeline,
@@ -91,14 +96,17 @@ pub fn prepare(
         return Err(ReplayError::Unfit { stage: spec.name.clone(), why });
     }
     let mut planner = Planner::new(engine, pipeline, cache)?;
-    let plan = planner.plan(&[spec.id], sink)?;
-    let arrived = arriving(pipeline, &plan.stages, &planner.assets, spec);
-    let missing = arrived.missing(true).into_iter();
-    let of_items = spec.inputs.get(ITEMS).and_then(|input| input.references.first());
-    let is_items = |id| matches!(of_items, Some(Reference::Stage { stage, .. }) if *stage == id);
-    let mut missing = missing.filter(|id| !is_items(*id));
-    if let Some(id) = missing.next() {
-        return Err(ReplayError::Early(pipeline.stage(id).name.clone()));
+    let mut plan = planner.plan(&[spec.id], sink)?;
+    let mut earlier: Vec<(String, u64)> = Vec::new();
+    while let Some(id) = missing(pipeline, &plan, &planner, spec) {
+        let above = pipeline.stage(id);
+        let known = last_outputs(cache, pipeline, above)?;
+        let known = known.filter(|_| earlier.iter().all(|(used, _)| *used != above.name));
+        let Some((run, outputs)) = known else {
+            return Err(ReplayError::Early(above.name.clone()));
+        };
+        earlier.push((above.name.clone(), run));
+        plan.stages[id.0].known.outputs = outputs;
     }
     let at = |error| EngineError::Stage { stage: spec.name.clone(), error };
     let mut setup = engine.setup(pipeline, spec).map_err(at)?;
@@ -113,8 +121,39 @@ pub fn prepare(
         setup,
         device: spec.policy.device,
         chain: Chain { before, shared: shared.clone() },
+        earlier,
         shared,
     })
+}
+
+/// An upstream stage of artifacts that is not up to date.
+fn missing(
+    pipeline: &Pipeline,
+    plan: &Plan,
+    planner: &Planner,
+    spec: &StageSpec,
+) -> Option<StageId> {
+    let arrived = arriving(pipeline, &plan.stages, &planner.assets, spec);
+    let of_items = spec.inputs.get(ITEMS).and_then(|input| input.references.first());
+    let is_items = |id| matches!(of_items, Some(Reference::Stage { stage, .. }) if *stage == id);
+    arrived.missing(true).into_iter().find(|id| !is_items(*id))
+}
+
+/// A run, and the outputs of a stage in it.
+type EarlierOutputs = (u64, BTreeMap<&'static str, PlannedValue>);
+
+/// The run that last finished a stage, and the outputs.
+fn last_outputs(
+    cache: &Cache,
+    pipeline: &Pipeline,
+    spec: &StageSpec,
+) -> Result<Option<EarlierOutputs>, CacheError> {
+    let Some(last) = history::last(cache, &pipeline.name, &spec.name)? else { return Ok(None) };
+    let Some(outcome) = history::outcome(cache, &last)? else { return Ok(None) };
+    let ports = spec.kind.outputs.iter();
+    let values =
+        ports.filter_map(|port| Some((port.name, planned(outcome.outputs.get(port.name)?))));
+    Ok(Some((last.run, values.collect())))
 }
 
 fn shared(engine: &Engine, store: &Store, folder: &Utf8Path) -> SharedState {

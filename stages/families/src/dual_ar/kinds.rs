@@ -26,6 +26,7 @@ const SPEECH: Rates = Rates {
     seconds_per_second: 0.8,
     bytes_per_item: 500.0,
     bytes_per_second: 88_200.0 + 430.0,
+    sample_rate: None,
     vram_per_second: 4.0 * 11.3e6,
     spread: 3.0,
     origin: "33 frames of speech a second on an H200, one sentence at a time (measured), taken for \
@@ -236,7 +237,7 @@ adapters would have to be merged one after the other.",
 
 pub static SYNTHESIZE: Kind = Kind {
     name: "fish.synthesize",
-    version: 5,
+    version: 6,
     summary: "Speaks sentences with a text model of Fish Speech.",
     doc: "\
 The tokens of a sentence depend only on the model, the text, the seed and the parameters, not on the
@@ -249,7 +250,9 @@ project does.
 A sentence ends with the end token of the model (`stop` is `end`), or at `limit` times the frames
 that its text is expected to take at `characters_per_second` (`stop` is `limit`). `duration_ratio`
 is the length relative to that expectation, and `loudness_slope` the change of loudness in dB per
-second: below 0 the voice fades. The notes give the time that synthesis took, and so the real-time
+second: below 0 the voice fades. A sentence that the model ends before it speaks is drawn again up to
+three times, each time with other random numbers that follow from the seed, and is quarantined if it
+stays silent. The notes give the time that synthesis took, and so the real-time
 factor; it is not a field, so no key depends on it.
 
 Sentences of `model.audition` carry their checkpoint: one stage then speaks every sentence with

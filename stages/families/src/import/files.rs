@@ -74,7 +74,12 @@ impl<'a> AssetFiles<'a> {
         context: &mut dyn Context,
     ) -> Result<Bytes, StageError> {
         let name = self.weights.rsplit('/').next().unwrap_or_default();
-        self.needed(&format!("{name}{suffix}"), why, context)
+        let wanted = format!("{name}{suffix}");
+        if self.beside(&wanted)?.is_none() {
+            let message = format!("there is no `{wanted}` beside `{name}`, which says {why}");
+            return Err(StageError::with_help(message, "put the file there"));
+        }
+        self.needed(&wanted, why, context)
     }
 
     /// The path in the asset of a neighbouring file, if there is one.

@@ -1,9 +1,11 @@
 //! The kind `text.audit`: texts as the tokenizer of a model reads them.
 
+use super::parameters::known;
 use stage_core::artifact::REPORT;
 use stage_core::cost::{Cost, Rates};
 use stage_core::{
-    Default, FieldSet, FieldType, InputPort, Kind, OutputPort, Parameter, ParameterType, Work,
+    Default, FieldSet, FieldType, InputPort, Kind, Mistake, OutputPort, Parameter, ParameterType,
+    Parameters, Work,
 };
 
 use crate::artifact;
@@ -20,6 +22,7 @@ pub const TEXTS: InputPort = InputPort {
 
 pub static AUDIT: Kind = Kind {
     name: "text.audit",
+    version: 2,
     summary: "Stops on characters that the target tokenizer does not know.",
     doc: "Tokenizers silently drop unknown characters. The report lists each with its count, code \
         point and first clips; it is written even if the stage fails, and `throstle items` shows it. \
@@ -29,7 +32,9 @@ pub static AUDIT: Kind = Kind {
         characters, or `characters`. Texts with letters or digits beyond ASCII, where the model \
         was trained on romanised ones (`is_uroman`), end the run like unknown characters. Texts \
         for an XTTS model are cleaned as for training first, and a language without a tag ends the \
-        run. An item without a text is quarantined.",
+        run. An item without a text is quarantined. A mark such as `?` inside or at the start of a word, as in \
+        `caf?s` and `?tudiant`, stands for a lost letter: the file was once converted to an \
+        encoding without it. Such words stop the run too, even if the tokenizer knows the mark.",
     work: Work::Gather,
     precedes_training: true,
     cost: Cost::Rates(Rates::LIGHT),
@@ -44,6 +49,7 @@ pub static AUDIT: Kind = Kind {
             reads: FieldSet::These(&[("vocab.json", FieldType::Blob)]),
             may_read: &[("family", FieldType::Text), ("tokenizer_config.json", FieldType::Blob)],
             optional: true,
+            replaced_by: &["vocabulary", "characters"],
             doc: "The VITS or XTTS model that will read the texts.",
             takes: &[artifact::VITS, artifact::XTTS],
             ..InputPort::ARTIFACT
@@ -71,7 +77,7 @@ pub static AUDIT: Kind = Kind {
         },
         Parameter {
             name: "characters",
-            default: Default::Text(""),
+            default: Default::Absent,
             doc: "Further known characters, or all of them without a file.",
             ..Parameter::BASE
         },
@@ -103,6 +109,21 @@ pub static AUDIT: Kind = Kind {
                 the report.",
             ..Parameter::BASE
         },
+        Parameter {
+            name: "on_lost",
+            parameter_type: ParameterType::Choice(&["fail", "report"]),
+            default: Default::Text("fail"),
+            doc: "The effect of words with a mark in the place of a lost letter: fail the stage, or \
+                only list them in the report.",
+            ..Parameter::BASE
+        },
     ],
+    check: |parameters, unknown| {
+        let characters = known(parameters, unknown, "characters", Parameters::text);
+        let is_empty = characters.is_some_and(str::is_empty);
+        let help = "write the characters that the tokenizer knows, or leave it out";
+        let mistake = || Mistake::new("characters", "`characters` is empty", help);
+        is_empty.then(mistake).into_iter().collect()
+    },
     ..Kind::BASE
 };

@@ -20,7 +20,7 @@ pub static IMPORT: Kind = Kind {
     version: 2,
     summary: "Imports published weights as a model.",
     doc: "\
-The asset is a folder with a file of weights (`.safetensors`, `.pth`, `.pt`, `.ckpt` or `.bin`),
+The asset is a folder with a file of weights (`.safetensors`, `.pth`, `.pt`, `.ckpt`, `.bin` or `.onnx`),
 `config.json` and the files of the tokenizer, or a single file of weights. Weights in shards are read by
 their index (`model.safetensors.index.json`, `pytorch_model.bin.index.json`) beside them. Pickles are never
 executed: anything in a file that is not a tensor is skipped. Each tensor is stored once by its
@@ -47,6 +47,12 @@ writes it, names the speakers. Models that read phonemes of espeak are refused. 
 romanised texts (`is_uroman`) are imported with a note: `text.audit`, `vits.finetune` and
 `vits.synthesize` quarantine or refuse texts with letters or digits beyond ASCII for them; romanise
 these before, with uroman in a `command` stage.
+
+A voice of Piper is a graph with its description beside it (`NAME.onnx`, `NAME.onnx.json`). Its sizes come from the
+graph. It speaks what `text.phonemise` writes; it is neither trained nor exported, since a graph lacks the
+parts that only training needs. The tests have a voice of quality `medium`; those of other qualities and of
+several speakers are read by the same rules. `phoneme_type` is `espeak` or `text`. A `phoneme_map`, or a symbol with several numbers, is refused. Beside other
+weights a graph is taken for their export; `file` chooses it.
 
 Speech recognisers (`wav2vec2`) are checkpoints of `Wav2Vec2ForCTC` of transformers without
 adapters, with `vocab.json` and `preprocessor_config.json` beside; `asr.transcribe` uses them. The

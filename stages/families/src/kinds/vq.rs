@@ -27,6 +27,7 @@ const ENCODED: Rates = Rates {
     seconds_per_second: 0.03,
     // 21.5 frames of 10 codes of 2 bytes, and the header of an array.
     bytes_per_second: 430.0,
+    sample_rate: None,
     bytes_per_item: 128.0,
     // The first convolution has 64 channels of f32 for each sample of 44.1 kHz, and several such
     // tensors exist at a time.

@@ -3,6 +3,7 @@
 //! `languages.toml` has the words, and describes them.
 
 mod chinese;
+mod corrections;
 mod decimals;
 mod ordinals;
 mod spelling;
@@ -51,6 +52,8 @@ static ALL: LazyLock<BTreeMap<String, Words>> =
 pub struct Language {
     code: &'static str,
     words: &'static Words,
+    /// The words are those of num2words, mistakes included, which the voices of XTTS were trained with.
+    is_original: bool,
 }
 
 impl PartialEq for Language {
@@ -61,11 +64,16 @@ impl PartialEq for Language {
 
 impl Language {
     pub fn of(code: &str) -> Option<Language> {
-        ALL.get_key_value(code).map(|(code, words)| Language { code, words })
+        ALL.get_key_value(code).map(|(code, words)| Language { code, words, is_original: false })
+    }
+
+    /// The words of the original XTTS, which are those of num2words.
+    pub fn of_xtts(code: &str) -> Option<Language> {
+        Language::of(code).map(|language| Language { is_original: true, ..language })
     }
 
     pub fn all() -> impl Iterator<Item = Language> {
-        ALL.iter().map(|(code, words)| Language { code, words })
+        ALL.keys().filter_map(|code| Language::of(code))
     }
 
     pub fn code(self) -> &'static str {
@@ -81,16 +89,30 @@ impl Language {
         if number >= self.words.limit {
             return None;
         }
-        match self.code {
-            "zh" => Some(chinese::cardinal(number)),
-            "it" => Some(with_italian_accents(self.spelling().spell(number)?)),
-            _ => self.spelling().spell(number),
-        }
+        let words = match self.code {
+            "zh" => chinese::cardinal(number),
+            "it" => with_italian_accents(self.spelling().spell(number)?),
+            _ => self.spelling().spell(number)?,
+        };
+        Some(if self.is_original { words } else { corrections::cardinal(words, self.code) })
     }
 
     /// None if the language has no words for ordinals, or not for this one.
     pub fn ordinal(self, number: u64) -> Option<String> {
         self.words.ordinals.as_ref()?.spell(number, self)
+    }
+
+    /// The same in the feminine, of a language with [`Language::feminine_marks`].
+    pub fn feminine_ordinal(self, number: u64) -> Option<String> {
+        let feminine = |word: &str| match word.strip_suffix('o') {
+            Some(stem) => format!("{stem}a"),
+            None => word.to_owned(),
+        };
+        Some(self.ordinal(number)?.split(' ').map(feminine).collect::<Vec<_>>().join(" "))
+    }
+
+    pub fn feminine_marks(self) -> &'static [String] {
+        self.words.ordinals.as_ref().map_or(&[], |ordinals| &ordinals.feminine_marks)
     }
 
     /// The marks that may follow the digits of an ordinal.
@@ -127,7 +149,8 @@ impl Language {
             Some(_) => 2,
         };
         let ending = forms.split('|').nth(form).unwrap_or("");
-        format!("{}{ending}{behind}", before.replace("{}", words))
+        let words = corrections::before_percent(words, number, self.code);
+        format!("{}{ending}{behind}", before.replace("{}", &words))
     }
 
     /// A number of up to two digits in the feminine, if the language has one.
@@ -206,7 +229,12 @@ mod tests {
         };
         assert_eq!(percent("ru", 21), "двадцать один процент");
         assert_eq!(percent("ru", 12), "двенадцать процентов");
+        assert_eq!(percent("cs", 1), "jedno procento");
+        assert_eq!(percent("cs", 2), "dvě procenta");
         assert_eq!(percent("cs", 3), "tři procenta");
+        assert_eq!(percent("de", 1), "ein Prozent");
+        assert_eq!(percent("hu", 2), "két százalék");
+        assert_eq!(percent("hu", 12), "tizenkét százalék");
         assert_eq!(percent("tr", 5), "yüzde beş");
         assert_eq!(percent("zh", 20), "百分之二十");
         let russian = Language::of("ru").unwrap();
@@ -218,6 +246,18 @@ mod tests {
         for (code, number, expected) in [
             ("hi", 1_234_567, "बारह लाख चौंतीस हज़ार पाँच सौ सड़सठ"),
             ("hi", 100, "एक सौ"),
+            ("es", 21_000, "veintiún mil"),
+            ("es", 131_001, "ciento treinta y un mil uno"),
+            ("es", 21_000_000, "veintiún millones"),
+            ("es", 1_021, "mil veintiuno"),
+            ("hu", 12_000, "tizenkétezer"),
+            ("hu", 12_012, "tizenkétezer-tizenkettő"),
+            ("ar", 200, "مئتان"),
+            ("ar", 202, "مئتان و اثنان"),
+            ("ar", 1_200, "ألف و مئتان"),
+            ("ar", 2_000, "ألفان"),
+            ("ar", 200_000, "مئتا ألف"),
+            ("ar", 200_200, "مئتا ألف و مئتان"),
             ("it", 103, "centotré"),
             ("it", 23_000, "ventitremila"),
             ("it", 1_000_003, "un milione e tre"),
@@ -230,6 +270,22 @@ mod tests {
             ("zh", 100_001_000, "一亿零一千"),
         ] {
             assert_eq!(Language::of(code).unwrap().cardinal(number).unwrap(), expected);
+        }
+        // XTTS was trained with the words of num2words.
+        let original = Language::of_xtts("es").unwrap();
+        assert_eq!(original.cardinal(21_000).unwrap(), "veintiuno mil");
+    }
+
+    #[test]
+    fn feminine_ordinals_end_in_a() {
+        for (code, number, expected) in [
+            ("it", 2, "seconda"),
+            ("it", 20, "ventesima"),
+            ("es", 1, "primera"),
+            ("es", 22, "vigésima segunda"),
+            ("pt", 2, "segunda"),
+        ] {
+            assert_eq!(Language::of(code).unwrap().feminine_ordinal(number).unwrap(), expected);
         }
     }
 }

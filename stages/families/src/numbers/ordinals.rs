@@ -11,6 +11,9 @@ pub struct Ordinals {
     /// The letters or signs that may follow the digits.
     #[serde(default)]
     pub marks: Vec<String>,
+    /// The same for the feminine, in languages in which an `a` takes the place of each `o` at the end.
+    #[serde(default)]
+    pub feminine_marks: Vec<String>,
     /// Larger numbers have no ordinal.
     limit: u64,
     rules: Option<String>,

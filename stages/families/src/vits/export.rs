@@ -7,7 +7,7 @@ use stage_formats::onnx::WeightType;
 use stage_formats::weight_norm::{DIRECTION, LENGTH, WHOLE, newer};
 
 use super::{
-    DISCRIMINATOR_PREFIX, SPEAKERS_FILE, Vits, is_normed, is_normed_in_transformers,
+    DISCRIMINATOR_PREFIX, SPEAKERS_FILE, Vits, VitsConfig, is_normed, is_normed_in_transformers,
     of_original_discriminator,
 };
 use crate::artifact::{self, CONFIG, SPEAKERS, TOKENIZER_CONFIG, VOCABULARY};
@@ -54,14 +54,28 @@ impl Exporter for Vits {
     fn descriptions(
         &self,
         model: &Fields,
-        _: &mut dyn Context,
+        context: &mut dyn Context,
     ) -> Result<Vec<(String, NewValue)>, StageError> {
+        if let Some(config) = model.blob(CONFIG) {
+            refuse_voice(&VitsConfig::parse(&context.read(config)?)?)?;
+        }
         let own =
             [(VOCABULARY, VOCABULARY), (TOKENIZER_CONFIG, TOKENIZER_CONFIG), (CONFIG, CONFIG_FILE)];
         let mut values = copies(model, &own);
         let speakers = model.text(SPEAKERS).map(|list| NewValue::bytes(JSON, format!("{list}\n")));
         values.extend(speakers.map(|list| (SPEAKERS_FILE.to_owned(), list)));
         Ok(values)
+    }
+}
+
+/// Refuses the model of a graph.
+pub(super) fn refuse_voice(config: &VitsConfig) -> Result<(), StageError> {
+    match config.speaks_only {
+        true => Err(StageError::with_help(
+            "the model is a voice of Piper, which is not exported",
+            "use the files that it was imported from",
+        )),
+        false => Ok(()),
     }
 }
 

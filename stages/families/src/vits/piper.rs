@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use stage_formats::onnx::OnnxFile;
 use stage_formats::{FormatError, Tensor};
 
-use super::config::{VitsConfig, PAIRED_BLOCKS, SINGLE_BLOCKS};
+use super::config::{PAIRED_BLOCKS, SINGLE_BLOCKS, VitsConfig};
 use super::tokenizer::Phonemes;
 use crate::sizes::refused;
 

@@ -68,7 +68,7 @@ Latents belong to the GPT that computed them: compute the voice again with the t
         InputPort {
             reads: FieldSet::These(CLIP),
             optional: true,
-            replaced_by: Some("speaker"),
+            replaced_by: &["speaker"],
             doc: "References as mono `audio/wav` at the rate of the model, 22,050 Hz.",
             ..InputPort::DATASET
         },
@@ -76,7 +76,7 @@ Latents belong to the GPT that computed them: compute the voice again with the t
             name: "reference",
             reads: FieldSet::These(CLIP),
             optional: true,
-            replaced_by: Some("speaker"),
+            replaced_by: &["speaker"],
             doc: "One reference, of `dataset.item`.",
             takes: &[words::ITEM],
             ..InputPort::ARTIFACT
@@ -127,7 +127,7 @@ fn chunks_fit(parameters: &Parameters, unknown: &[&str]) -> Vec<Mistake> {
 
 pub static SYNTHESIZE: Kind = Kind {
     name: "xtts.synthesize",
-    version: 3,
+    version: 4,
     summary: "Speaks sentences with an XTTS model in a voice.",
     doc: "\
 The audio depends only on the model, the voice, the text, the language, the seed and the
@@ -140,6 +140,9 @@ of sentences, then at commas, then between words; its pieces are spoken at once 
 a language without a tag are quarantined. So are texts with characters that the vocabulary lacks, signs
 such as `«` included, unless `on_unknown = \"report\"`: put the text stages of the training before this
 one, such as `text.normalize`.
+
+A piece that the model ends before it speaks is drawn again up to three times, each time with
+other random numbers that follow from the seed. A sentence with a piece that stays silent is quarantined.
 
 A piece ends with the end token of the model, or at the number of codes that it has positions for:
 602, which are 28 s, in the published sizes; then `stop` is `limit`. `max_codes` cuts earlier.

@@ -187,7 +187,8 @@ mod tests {
         initializer: Vec<proto::TensorProto>,
     ) -> Result<OnnxFile, FormatError> {
         let graph = proto::GraphProto { node: nodes, initializer, ..proto::GraphProto::default() };
-        let model = proto::ModelProto { ir_version: 8, graph: Some(graph), ..proto::ModelProto::default() };
+        let model =
+            proto::ModelProto { ir_version: 8, graph: Some(graph), ..proto::ModelProto::default() };
         OnnxFile::read(&Parts::from(model.encode_to_vec()))
     }
 

@@ -21,6 +21,8 @@ pub struct DecodeOptions {
     pub mix: Mix,
     /// Keep a recording that ends early, with a note, instead of rejecting it.
     pub allow_truncated: bool,
+    /// The stage has the parameter `allow_truncated`.
+    pub has_allow_truncated: bool,
     pub limits: DecodeLimits,
 }
 

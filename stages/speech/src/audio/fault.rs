@@ -26,7 +26,8 @@ pub enum Fault {
     Empty { behind: u64 },
 
     #[error(
-        "truncated: {}; restore the file, or set `allow_truncated` to keep what is there",
+        "truncated: {}; restore the file, or keep what is there by `allow_truncated` in an \
+         `audio.decode` before this stage",
         missing(.unit, *.declared, *.present)
     )]
     /// `declared` is None if the container does not state a length.
@@ -76,6 +77,20 @@ impl Fault {
             Self::Changes { .. } => "changes",
             Self::Resample { .. } => "resample",
             Self::NoSpeech => "no-speech",
+        }
+    }
+}
+
+impl Fault {
+    /// The reject in a stage that has `allow_truncated` itself, or has not.
+    pub fn reject(self, has_allow_truncated: bool) -> Reject {
+        match &self {
+            Self::Truncated { unit, declared, present } if has_allow_truncated => {
+                let missing = missing(unit, *declared, *present);
+                let advice = "restore the file, or set `allow_truncated` to keep what is there";
+                Reject::new(self.code(), format!("truncated: {missing}; {advice}"))
+            }
+            _ => Reject::from(self),
         }
     }
 }

@@ -14,6 +14,7 @@ const REWRITTEN: Rates = Rates {
     seconds_per_item: 5e-5,
     seconds_per_second: 6e-4,
     bytes_per_second: 88_200.0,
+    sample_rate: Some(44_100.0),
     spread: 3.0,
     origin: "sound is read, worked on and written at 1,700 times its speed on one core, and a clip \
              takes 50 µs more (docs/benchmarks.md, chain and small clips), as 16 bit mono of 44.1 kHz \

@@ -28,7 +28,8 @@ impl ClipSource {
     }
 
     pub fn decode(&self, options: &DecodeOptions) -> Result<DecodedClip, Reject> {
-        Ok(decode(&self.bytes, options)?)
+        let decoded = decode(&self.bytes, options);
+        decoded.map_err(|fault| fault.reject(options.has_allow_truncated))
     }
 }
 

@@ -95,6 +95,7 @@ fn reading(kind: &Kind, parameters: &Parameters) -> Result<DecodeOptions, StageE
         };
     }
     if kind.parameter("allow_truncated").is_some() {
+        options.has_allow_truncated = true;
         options.allow_truncated = parameters.flag("allow_truncated")?;
     }
     if kind.parameter("longest").is_some() {

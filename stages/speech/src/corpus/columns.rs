@@ -135,6 +135,12 @@ pub fn map(names: &[&str], parts: PartRule) -> Result<Vec<Column>, CorpusError> 
     Ok(columns)
 }
 
+/// The names of columns, if none of them is the text.
+pub(super) fn without_text(columns: &[Column], names: &[&str]) -> Option<String> {
+    let has_text = columns.contains(&Column::Role(ColumnRole::Text));
+    (!has_text).then(|| names.join(", "))
+}
+
 /// The parameter that gives the columns of a table.
 pub(super) const COLUMNS: &str = "columns";
 

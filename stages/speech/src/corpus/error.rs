@@ -6,6 +6,11 @@ use super::path::PathProblem;
 /// The advice for times and channels that do not mean parts.
 const NOT_PARTS: &str = "set `parts = \"off\"` if the files are cut already";
 
+/// The advice for a list of files, and for lines such as those of Kaldi.
+const NO_SEPARATOR: &str = "a row needs a file and its text, such as `a.wav|Hello.`; for lines with \
+                            a name, a space and the text: `sed 's/[[:space:]][[:space:]]*/|/' OLD \
+                            > NEW`";
+
 /// The reason why one row was quarantined.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum RowProblem {
@@ -119,17 +124,27 @@ impl RowProblem {
 pub enum CorpusError {
     #[error("the table is empty")]
     EmptyTable,
-    #[error("the first row has no bar, tab, comma or semicolon; set `separator`")]
+    #[error("the first row has one column: it has no bar, tab, comma or semicolon")]
     NoSeparator,
-    #[error("the first row has {found} columns without a header; set `columns`")]
-    UnknownColumns { found: usize, proposal: String },
+    #[error("the first row has one column, since it has no {separator}")]
+    OneColumn { separator: &'static str },
+    #[error("the first row has {found} columns, separated by {separator}, and no header")]
+    UnknownColumns {
+        found: usize,
+        proposal: String,
+        separator: &'static str,
+        /// The smallest and the largest number of columns of the first rows.
+        widths: (usize, usize),
+    },
     #[error(
         "the table has no header, so its second and third column may be a text and its speaker, \
          or a raw and a normalised text"
     )]
     UnclearColumns { proposal: String },
-    #[error("`columns` names {found} columns, but the first row has {in_row}")]
-    ColumnCount { found: usize, in_row: usize },
+    #[error(
+        "`columns` names {found} columns, but the first row has {in_row}, separated by {separator}"
+    )]
+    ColumnCount { found: usize, in_row: usize, separator: &'static str },
     #[error("no column is the {role}; set `{parameter}`; found: {columns}")]
     MissingRole { role: &'static str, parameter: &'static str, columns: String },
     #[error("`{parameter}`: there is no column `{name}`; found: {columns}")]
@@ -175,6 +190,24 @@ pub enum CorpusError {
 impl CorpusError {
     pub fn help(&self) -> Option<String> {
         Some(match self {
+            CorpusError::NoSeparator => NO_SEPARATOR.to_owned(),
+            CorpusError::OneColumn { .. } => {
+                "remove `separator` from the stage, or name the one of the table".to_owned()
+            }
+            CorpusError::ColumnCount { .. } => {
+                "name each column once, `-` for one to skip; if the table has another separator, set \
+                 `separator`"
+                    .to_owned()
+            }
+            CorpusError::UnknownColumns { separator, widths: (least, most), .. }
+                if least != most =>
+            {
+                format!(
+                    "the rows have {least} to {most} columns, so a text seems to have {separator} in it: \
+                     separate the columns by bars, as in `file|text`, or write such texts in double \
+                     quotes"
+                )
+            }
             CorpusError::UnknownColumns { proposal, .. }
             | CorpusError::UnclearColumns { proposal } => format!(
                 "write `columns = {proposal}` in the stage, if these are the columns in the order \

@@ -2,12 +2,14 @@
 //!
 //! Works on a listing: the stage lists the folder and reads the files.
 
+mod layout;
 mod speaker;
 
 use std::collections::BTreeMap;
 
 use super::path::{self, PathProblem};
 
+pub use layout::WithoutPairs;
 pub use speaker::{SpeakerFolder, UnclearSpeaker};
 
 const TRANSCRIPT_EXTENSIONS: [&str; 2] = ["lab", "txt"];
@@ -57,6 +59,8 @@ pub struct Listing {
     pub problems: Vec<(String, FolderProblem)>,
     /// Files that are neither audio nor transcript.
     pub other_files: usize,
+    /// The reason why there is not a single pair, though there are recordings.
+    pub without_pairs: Option<WithoutPairs>,
 }
 
 #[derive(Default)]
@@ -65,10 +69,12 @@ struct ClipFiles {
     transcripts: Vec<String>,
 }
 
-/// Pairs the files of a listing by folder and stem, in any order of the listing.
-pub fn pair<'a>(paths: impl IntoIterator<Item = &'a str>) -> Listing {
+/// Pairs the files of a listing by folder and stem, in any order of the listing. `ending` is that of
+/// the transcripts, if it is not one of the usual ones.
+pub fn pair<'a>(paths: impl IntoIterator<Item = &'a str>, ending: Option<&str>) -> Listing {
     let mut listing = Listing::default();
     let mut clips: BTreeMap<String, ClipFiles> = BTreeMap::new();
+    let mut others: Vec<String> = Vec::new();
     for written in paths {
         let path = match path::relative(written) {
             Ok(path) => path,
@@ -79,11 +85,16 @@ pub fn pair<'a>(paths: impl IntoIterator<Item = &'a str>) -> Listing {
         };
         if path::has_audio_extension(&path) {
             clips.entry(path::id_of(&path)).or_default().audios.push(path);
-        } else if let Some(stem) = transcript_stem(&path) {
+        } else if let Some(stem) = stem_of_transcript(&path, ending) {
             clips.entry(path::id_of(stem)).or_default().transcripts.push(path);
         } else {
-            listing.other_files += 1;
+            others.push(path);
         }
+    }
+    listing.other_files = others.len();
+    let is_pair = |clip: &ClipFiles| !clip.audios.is_empty() && !clip.transcripts.is_empty();
+    if !clips.values().any(is_pair) {
+        listing.without_pairs = WithoutPairs::of(&clips, &others);
     }
     for (id, clip) in clips {
         match clip.verdict(&id) {
@@ -126,6 +137,15 @@ pub fn may_be_of_a_clip(name: &str) -> bool {
     path::has_audio_extension(name) || transcript_stem(name).is_some() || !last.contains('.')
 }
 
+fn stem_of_transcript<'a>(path: &'a str, ending: Option<&str>) -> Option<&'a str> {
+    match ending {
+        None => transcript_stem(path),
+        Some(ending) => {
+            path.strip_suffix(ending).filter(|stem| !stem.is_empty() && !stem.ends_with('/'))
+        }
+    }
+}
+
 fn transcript_stem(path: &str) -> Option<&str> {
     let (stem, extension) = path.rsplit_once('.')?;
     let known = TRANSCRIPT_EXTENSIONS.iter().any(|name| name.eq_ignore_ascii_case(extension));
@@ -138,8 +158,10 @@ mod tests {
 
     #[test]
     fn clips_pair_by_folder_and_stem() {
-        let listing =
-            pair(["b/x.lab", "top.wav", "a/x.WAV", "a/x.txt", "b/x.mp3", "top.lab", "a/x.npy"]);
+        let listing = pair(
+            ["b/x.lab", "top.wav", "a/x.WAV", "a/x.txt", "b/x.mp3", "top.lab", "a/x.npy"],
+            None,
+        );
         let found: Vec<_> = listing.pairs.iter().map(|pair| pair.id.as_str()).collect();
         assert_eq!(found, ["a/x", "b/x", "top"]);
         assert_eq!((listing.problems.len(), listing.other_files), (0, 1));
@@ -148,7 +170,7 @@ mod tests {
     #[test]
     fn orphans_of_both_kinds_and_duplicate_stems_are_named() {
         let listing =
-            pair(["a.wav", "b.lab", "c.wav", "c.mp3", "c.lab", "d.wav", "d.lab", "d.txt"]);
+            pair(["a.wav", "b.lab", "c.wav", "c.mp3", "c.lab", "d.wav", "d.lab", "d.txt"], None);
         let messages: Vec<String> = listing.problems.iter().map(|(_, p)| p.to_string()).collect();
         assert!(listing.pairs.is_empty());
         assert_eq!(
@@ -163,6 +185,15 @@ mod tests {
     }
 
     #[test]
+    fn an_ending_of_transcripts_leaves_the_others_alone() {
+        let files = ["a/x.wav", "a/x.normalized.txt", "a/x.original.txt", "a/y.trans.txt"];
+        let listing = pair(files, Some(".normalized.txt"));
+        let found: Vec<_> = listing.pairs.iter().map(|pair| pair.transcript.as_str()).collect();
+        assert_eq!(found, ["a/x.normalized.txt"]);
+        assert_eq!((listing.problems.len(), listing.other_files), (0, 2));
+    }
+
+    #[test]
     fn what_cannot_be_read_counts_where_it_may_be_of_a_clip() {
         for (name, may_be) in
             [("a/x.wav", true), ("x.LAB", true), ("speaker.1/x", true), ("a/x.npy", false)]
@@ -173,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_decomposed_file_name_pairs_with_a_composed_one() {
-        let listing = pair(["a\u{308}.wav", "\u{e4}.lab"]);
+        let listing = pair(["a\u{308}.wav", "\u{e4}.lab"], None);
         assert_eq!(listing.pairs.len(), 1);
     }
 }

@@ -17,6 +17,13 @@ pub(super) fn unreadable(file: &Utf8Path, error: &CorpusError) -> StageError {
     }
 }
 
+/// The note on clips without a text; `parameter` names the column of the text.
+pub(super) fn no_text(parameter: &str, columns: &str) -> String {
+    format!(
+        "clips without a text, since no column is one (`{parameter}` names it; there are: {columns})"
+    )
+}
+
 /// A quarantined row, under a unique name.
 pub(super) fn rejected(file: &Utf8Path, reject: &QuarantinedRow) -> (String, Reject) {
     let id = reject.id.as_deref().map_or(String::new(), |id| format!(" `{id}`"));

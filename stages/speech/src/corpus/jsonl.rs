@@ -11,7 +11,7 @@ use super::lhotse;
 use super::part::{PartRule, Times};
 use super::parts::RowParts;
 use super::text::{check_text, is_in_lines};
-use super::{CorpusError, MAX_ROW_BYTES, RowProblem, RowRecord, Rows, Value};
+use super::{CorpusError, MAX_ROW_BYTES, RowProblem, RowRecord, Rows, Value, path};
 use crate::object::Object;
 use stage_formats::mark::unmarked;
 
@@ -63,11 +63,11 @@ pub fn read(bytes: &[u8], options: &JsonlOptions) -> Result<Rows, CorpusError> {
                 let several = clips.len() > 1;
                 for (number, clip) in (1..).zip(clips) {
                     let number = if several { number } else { 0 };
-                    rows.push_one_of(
-                        place,
-                        number,
-                        record(clip, &names, options.folder.as_deref(), place),
-                    );
+                    let folder = options.folder.as_deref();
+                    let file = names.file(&clip.line, folder);
+                    let record = record(clip, &names, folder, place);
+                    rows.rejected_files.extend(file.filter(|_| record.is_err()));
+                    rows.push_one_of(place, number, record);
                 }
             }
             Err(problem) => rows.push(place.0, place.1, Err(problem)),
@@ -170,6 +170,14 @@ impl KeyNames {
         }
     }
 
+    /// The audio path of a line, if it has a usable one.
+    fn file(&self, line: &Map<String, Json>, folder: Option<&str>) -> Option<String> {
+        let candidates = self.by_role.iter().find(|(role, _)| *role == ColumnRole::File);
+        let mut candidates = candidates.into_iter().flat_map(|(_, names)| names);
+        let written = candidates.find_map(|key| lookup(line, key)?.as_str())?;
+        path::below(folder, written).ok()
+    }
+
     fn is_used(&self, key: &str) -> bool {
         self.by_role.iter().any(|(_, names)| names.iter().any(|name| name == key))
     }
@@ -181,10 +189,9 @@ fn record(
     folder: Option<&str>,
     (row, offset): (u64, u64),
 ) -> Result<RowRecord, RowProblem> {
-    let json = Json::Object(line);
     let mut parts = RowParts { folder, times, ..RowParts::default() };
     for (role, candidates) in &names.by_role {
-        let Some((key, value)) = candidates.iter().find_map(|key| Some((key, lookup(&json, key)?)))
+        let Some((key, value)) = candidates.iter().find_map(|key| Some((key, lookup(&line, key)?)))
         else {
             if matches!(role, ColumnRole::Text | ColumnRole::File) {
                 return Err(RowProblem::MissingKey { expected: listed(candidates) });
@@ -193,8 +200,7 @@ fn record(
         };
         parts.take(&scalar(key, value)?, &Column::Role(*role))?;
     }
-    let object = json.as_object().into_iter().flatten();
-    for (key, value) in object.filter(|(key, _)| !names.is_used(key)) {
+    for (key, value) in line.iter().filter(|(key, _)| !names.is_used(key)) {
         match value {
             Json::String(text) => parts.take(text, &Column::Field(key.clone()))?,
             Json::Number(number) => {
@@ -239,10 +245,11 @@ fn reason(error: &serde_json::Error) -> String {
 }
 
 /// A non-null value, by its key or by a path of keys and numbers.
-fn lookup<'a>(json: &'a Json, key: &str) -> Option<&'a Json> {
-    let direct = json.get(key);
+fn lookup<'a>(line: &'a Map<String, Json>, key: &str) -> Option<&'a Json> {
+    let direct = line.get(key);
     let found = direct.or_else(|| {
-        key.split('.').try_fold(json, |value, part| match value {
+        let (first, rest) = key.split_once('.')?;
+        rest.split('.').try_fold(line.get(first)?, |value, part| match value {
             Json::Array(list) => list.get(part.parse::<usize>().ok()?),
             other => other.get(part),
         })

@@ -66,7 +66,7 @@ const fn source_path(name: &'static str, doc: &'static str) -> Parameter {
 
 pub static TABLE: Kind = Kind {
     name: "corpus.table",
-    version: 5,
+    version: 6,
     summary: "Reads clips from a table with bars, commas, semicolons or tabs.",
     doc: "Two columns are file and text. Three are LJSpeech (file, raw text, normalised text) if \
         the two texts are alike; else file, text and speaker, with the speaker on either side: it \
@@ -76,7 +76,9 @@ pub static TABLE: Kind = Kind {
         of a clip is its `id` column, or its path without the extension of audio. A path without \
         extension is looked up as .wav, .flac, .mp3, .ogg and .m4a. A name that differs from that of a \
         file in letter case or Unicode form only is found, with a note. Unusable rows are quarantined \
-        with their line and byte. The table may be compressed with gzip.\n\nColumns `start` and `end` \
+        with their line and byte. Recordings without a row are noted: those in the folder `audio`, or \
+        without it in the folders of the files that rows name, but not in the folder of the manifest \
+        itself. The table may be compressed with gzip.\n\nColumns `start` and `end` \
         or `duration` (in seconds, or as `start_ms`) and `channel` (from 0) say which part of its \
         file a clip is. The part is cut out, sample by sample, and has the fields `recording`, \
         `start` and `seconds`. Several parts of a file without ids get their times in \
@@ -128,6 +130,11 @@ pub static FOLDER: Kind = Kind {
         clips are quarantined.",
     parameters: &[
         source_path("folder", "The folder with the speakers' folders."),
+        optional(
+            "transcript",
+            "The ending of the texts, such as `.normalized.txt` in LibriTTS: that of `a.wav` is \
+             `a.normalized.txt`. Other texts are ignored then. Default: `.lab` or `.txt`.",
+        ),
         TOKENS,
         Parameter {
             name: "speaker",
@@ -147,7 +154,7 @@ pub static FOLDER: Kind = Kind {
 
 pub static JSONL: Kind = Kind {
     name: "corpus.jsonl",
-    version: 5,
+    version: 6,
     summary: "Reads clips from JSON lines, such as manifests of NeMo or lhotse.",
     doc: "A key with dots leads into objects and lists: `supervisions.0.text`. Further texts and \
           numbers become fields. A line that has a key twice is quarantined. The file may be \
@@ -177,7 +184,7 @@ pub static JSONL: Kind = Kind {
 
 pub static PARQUET: Kind = Kind {
     name: "corpus.parquet",
-    version: 4,
+    version: 5,
     summary: "Reads clips from Parquet files of Hugging Face, with the audio inside.",
     doc: "The audio column is a struct of `bytes` and `path`. Columns may be uncompressed or \
           compressed with snappy. The id of a clip is its `id` column or its path without the \
@@ -198,7 +205,8 @@ pub static SENTENCES: Kind = Kind {
     summary: "Reads sentences to synthesise: a list, or a text file with one per line.",
     doc: "\
 Sentences of the list come before those of the file. Empty lines, lines that begin with `#`, and
-spaces around a sentence are ignored; a duplicate is quarantined.
+spaces around a sentence are ignored; a duplicate, and an empty entry of the list, is quarantined, which does
+not count as a missing sentence.
 
 The id of a sentence is its number, such as `001`, or with `ids = \"content\"` a hash of its text,
 which does not change when other sentences are inserted.",

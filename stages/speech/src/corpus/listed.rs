@@ -85,7 +85,7 @@ impl ListedFiles {
     }
 }
 
-fn folded(path: &str) -> String {
+pub fn folded(path: &str) -> String {
     match path.is_ascii() {
         true => path.to_ascii_lowercase(),
         false => path.nfc().flat_map(char::to_lowercase).nfc().collect(),

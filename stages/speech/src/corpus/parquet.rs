@@ -53,7 +53,8 @@ pub fn read<R: ChunkReader + 'static, E: From<CorpusError>>(
         .map_err(|message| CorpusError::NotParquet { message })?;
     check_codecs(&reader)?;
     let layout = ParquetLayout::of(&reader, options)?;
-    let mut rows = Rows::default();
+    let columns_without_text = layout.without_text.clone();
+    let mut rows = Rows { columns_without_text, ..Rows::default() };
     let mut labels = Labels::default();
     let mut number = 0;
     for group in 0..reader.metadata().num_row_groups() {
@@ -143,6 +144,8 @@ fn check_codecs<R: ChunkReader + 'static>(
 struct ParquetLayout {
     audio: usize,
     columns: Vec<Column>,
+    /// The names of the columns, if none of them is the text.
+    without_text: Option<String>,
 }
 
 impl ParquetLayout {
@@ -197,7 +200,8 @@ impl ParquetLayout {
                 columns[index] = Column::Role(role);
             }
         }
-        Ok(ParquetLayout { audio, columns })
+        let without_text = columns::without_text(&columns, &names);
+        Ok(ParquetLayout { audio, columns, without_text })
     }
 
     fn record(&self, row: Row, number: u64, group: u64) -> Result<(RowRecord, Bytes), RowProblem> {

@@ -55,6 +55,10 @@ pub struct Rows {
     pub rejects: Vec<QuarantinedRow>,
     /// The columns of the table have no names, and no evidence for their order.
     pub are_columns_assumed: bool,
+    /// The columns of the table, if none of them is the text.
+    pub columns_without_text: Option<String>,
+    /// The audio paths of rejected rows, as far as they are known.
+    pub rejected_files: Vec<String>,
 }
 
 impl RowRecord {
@@ -129,7 +133,10 @@ impl Rows {
         for (record, verdict) in records.into_iter().zip(verdicts) {
             match verdict {
                 None => self.records.push(record),
-                Some(problem) => self.rejects.push(record.reject(problem)),
+                Some(problem) => {
+                    self.rejected_files.push(record.file.clone());
+                    self.rejects.push(record.reject(problem));
+                }
             }
         }
         self.rejects.sort_by_key(|reject| (reject.row, reject.offset, reject.number));

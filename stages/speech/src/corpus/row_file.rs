@@ -1,13 +1,16 @@
 //! A table or JSON lines with paths of audio files: rows in, items out.
 
 mod parts;
+mod unlisted;
 
 use std::collections::HashMap;
 
 use camino::{Utf8Path, Utf8PathBuf};
-use stage_core::{FileFact, Job, Parameters, Reject, SourceJob, SourceOutput, StageError, World};
+use stage_core::{
+    FileFact, Job, Parameters, Reject, Setup, SourceJob, SourceOutput, StageError, World,
+};
 
-use super::items::{RowAudio, SharedStrings, item, rejected, row_name, unreadable};
+use super::items::{RowAudio, SharedStrings, item, no_text, rejected, row_name, unreadable};
 use super::listed::{FileMatch, ListedFiles};
 use super::misplaced::{self, TablePlace};
 use super::{CorpusError, RowRecord, Rows, found_tokens, path, text};
@@ -26,6 +29,8 @@ pub struct RowFile {
     file: Utf8PathBuf,
     audio: Utf8PathBuf,
     is_audio_set: bool,
+    /// The folder of the manifest.
+    base: Utf8PathBuf,
     tokens: Option<Utf8PathBuf>,
     read: ReadRows,
 }
@@ -40,7 +45,8 @@ struct FileRow {
 
 impl RowFile {
     /// `name` is the parameter with the path of the file.
-    pub fn open(parameters: &Parameters, name: &str, read: ReadRows) -> Result<Job, StageError> {
+    pub fn open(setup: &Setup, name: &str, read: ReadRows) -> Result<Job, StageError> {
+        let parameters = &setup.parameters;
         let file = Utf8PathBuf::from(parameters.text(name)?);
         let audio = match parameters.if_set("audio", Parameters::text)? {
             Some(audio) => Utf8PathBuf::from(audio),
@@ -48,7 +54,8 @@ impl RowFile {
         };
         let is_audio_set = parameters.is_set("audio");
         let tokens = found_tokens::folder(parameters)?;
-        Ok(Job::Source(Box::new(RowFile { file, audio, is_audio_set, tokens, read })))
+        let base = Utf8PathBuf::from(&setup.base);
+        Ok(Job::Source(Box::new(RowFile { file, audio, is_audio_set, base, tokens, read })))
     }
 }
 
@@ -68,7 +75,12 @@ impl SourceJob for RowFile {
         if rows.are_columns_assumed {
             output.notes.push((ASSUMED.to_owned(), rows.records.len() as u64));
         }
+        if let Some(columns) = &rows.columns_without_text {
+            output.notes.push((no_text("columns", columns), rows.records.len() as u64));
+        }
+        let rejected_files = rows.rejected_files;
         let rows = self.find_files(rows.records, world, &mut output)?;
+        self.note_unlisted(&rows, &rejected_files, world, &mut output)?;
         let mut clips = self.cut_parts(&rows, world)?;
         let mut words = SharedStrings::default();
         for (at, row) in rows.into_iter().enumerate() {

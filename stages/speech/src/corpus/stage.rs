@@ -11,7 +11,7 @@ use stage_core::{
 };
 
 use super::folder::{self, ClipPair, SpeakerFolder};
-use super::items::{SharedStrings, item, rejected, row_name, unreadable};
+use super::items::{SharedStrings, item, no_text, rejected, row_name, unreadable};
 use super::part::PartRule;
 use super::row_file::RowFile;
 use super::table::{HeaderRow, Quoting, Separator};
@@ -61,7 +61,7 @@ fn open_table(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
         folder: audio_folder(parameters)?,
     };
     let read = Box::new(move |bytes: &[u8]| table::read(bytes, &options));
-    RowFile::open(parameters, "table", read)
+    RowFile::open(&setup, "table", read)
 }
 
 fn open_jsonl(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
@@ -74,7 +74,7 @@ fn open_jsonl(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
         parts: part_rule(parameters)?,
         folder: audio_folder(parameters)?,
     };
-    RowFile::open(parameters, "file", Box::new(move |bytes: &[u8]| jsonl::read(bytes, &options)))
+    RowFile::open(&setup, "file", Box::new(move |bytes: &[u8]| jsonl::read(bytes, &options)))
 }
 
 fn part_rule(parameters: &Parameters) -> Result<PartRule, StageError> {
@@ -97,6 +97,8 @@ fn texts(parameters: &Parameters, name: &str) -> Result<Vec<String>, StageError>
 
 struct Folder {
     folder: Utf8PathBuf,
+    /// The ending of transcripts, if it is not one of the usual ones.
+    transcript: Option<String>,
     speaker: SpeakerFolder,
     tokens: Option<Utf8PathBuf>,
 }
@@ -105,6 +107,7 @@ fn open_folder(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
     let speaker = setup.parameters.text("speaker")?;
     Ok(Job::Source(Box::new(Folder {
         folder: setup.parameters.text("folder")?.into(),
+        transcript: setup.parameters.if_set("transcript", Parameters::text)?.map(str::to_owned),
         speaker: SpeakerFolder::named(speaker).ok_or_else(|| unknown_choice("speaker", speaker))?,
         tokens: found_tokens::folder(&setup.parameters)?,
     })))
@@ -113,7 +116,11 @@ fn open_folder(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
 impl SourceJob for Folder {
     fn scan(&mut self, world: &mut dyn World) -> Result<SourceOutput, StageError> {
         let listed = world.list(&self.folder)?;
-        let listing = folder::pair(listed.files.iter().map(|path| path.as_str()));
+        let paths = listed.files.iter().map(|path| path.as_str());
+        let listing = folder::pair(paths, self.transcript.as_deref());
+        if let Some(without) = &listing.without_pairs {
+            return Err(without.error(self.folder.as_str()));
+        }
         let ids = listing.pairs.iter().map(|pair| pair.id.as_str());
         self.speaker.check(ids).map_err(|unclear| unclear.error(self.folder.as_str()))?;
         let mut output = SourceOutput::default();
@@ -237,6 +244,7 @@ impl SourceJob for ParquetFiles {
         let files = self.files(world, &mut output)?;
         let only_one = files.len() == 1;
         let mut numbered = 0;
+        let mut without_text: BTreeMap<String, u64> = BTreeMap::new();
         for file in files {
             let pages = match world.open_one(&file)? {
                 Ok(parts) => parquet::Pages(parts),
@@ -265,6 +273,10 @@ impl SourceJob for ParquetFiles {
                 })?;
             let parquet::Clips { rows, numbered: without_path } = found_here;
             numbered += without_path;
+            if let Some(columns) = &rows.columns_without_text {
+                *without_text.entry(no_text("text_column", columns)).or_default() +=
+                    rows.records.len() as u64;
+            }
             output.rejects.extend(rows.rejects.iter().map(|reject| rejected(&file, reject)));
             for record in rows.records {
                 if let Some(blob) = kept.remove(&record.row) {
@@ -274,6 +286,7 @@ impl SourceJob for ParquetFiles {
             }
         }
         unique_over_files(found, &mut output);
+        output.notes.extend(without_text);
         if numbered > 0 {
             let note = "clips without a path, numbered (`id_column` names them)";
             output.notes.push((note.to_owned(), numbered));

@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use stage_formats::mark::unmarked;
 
-use super::columns::{self, Column};
+use super::columns::{self, Column, ColumnRole};
 use super::part::PartRule;
 use super::parts::RowParts;
 use super::text::{check_text, is_in_lines};
-use super::{CorpusError, MAX_ROW_BYTES, RowProblem, RowRecord, Rows};
+use super::{CorpusError, MAX_ROW_BYTES, RowProblem, RowRecord, Rows, path};
 
 /// The options for reading a table.
 #[derive(Debug, Clone, Default)]
@@ -74,10 +74,18 @@ pub fn read(bytes: &[u8], options: &TableOptions) -> Result<Rows, CorpusError> {
     let mut lines = TableRows::new(bytes, start, separator, quoted);
     let sample =
         lines.by_ref().take(SAMPLE_ROWS).collect::<Result<Vec<TableRow>, CorpusError>>()?;
-    let layout = TableLayout::decide(&sample, options)?;
-    let mut rows = Rows { are_columns_assumed: layout.is_assumed, ..Rows::default() };
+    let layout = TableLayout::decide(&sample, options, name_of(separator))?;
+    let mut rows = Rows {
+        are_columns_assumed: layout.is_assumed,
+        columns_without_text: layout.without_text,
+        ..Rows::default()
+    };
     let mut take = |line: &TableRow| {
         let record = record(bytes, line, &layout.columns, options.folder.as_deref());
+        if record.is_err() {
+            let folder = options.folder.as_deref();
+            rows.rejected_files.extend(file_of(line, &layout.columns, folder));
+        }
         rows.push(line.row, line.offset as u64, record);
     };
     sample.iter().skip(layout.header_rows).for_each(&mut take);
@@ -105,6 +113,8 @@ struct TableLayout {
     header_rows: usize,
     /// The columns are in the documented order, without evidence for it.
     is_assumed: bool,
+    /// The names of the columns, if none of them is the text.
+    without_text: Option<String>,
 }
 
 /// An error if the file is no table of lines.
@@ -137,6 +147,16 @@ fn separator_byte(bytes: &[u8], separator: Separator) -> Result<u8, CorpusError>
             let weak = || first.iter().find(|byte| matches!(byte, b',' | b';')).copied();
             strong.or_else(weak).ok_or(CorpusError::NoSeparator)
         }
+    }
+}
+
+/// The plural of a separator, for messages.
+fn name_of(separator: u8) -> &'static str {
+    match separator {
+        b'|' => "bars",
+        b'\t' => "tabs",
+        b';' => "semicolons",
+        _ => "commas",
     }
 }
 
@@ -230,7 +250,11 @@ fn is_unclosed(row: &[u8], separator: u8) -> bool {
 }
 
 impl TableLayout {
-    fn decide(lines: &[TableRow], options: &TableOptions) -> Result<TableLayout, CorpusError> {
+    fn decide(
+        lines: &[TableRow],
+        options: &TableOptions,
+        separator: &'static str,
+    ) -> Result<TableLayout, CorpusError> {
         let first = lines.first().ok_or(CorpusError::EmptyTable)?;
         let cells: Vec<Cow<'_, str>> = first.text_cells();
         let cells: Vec<&str> = cells.iter().map(|cell| cell.trim()).collect();
@@ -239,37 +263,48 @@ impl TableLayout {
             HeaderRow::No => false,
             HeaderRow::Auto => columns::is_header(&cells),
         };
-        let columns = if !options.columns.is_empty() {
-            declared(&options.columns, cells.len(), options.parts)?
+        let names: Vec<&str> = if !options.columns.is_empty() {
+            options.columns.iter().map(String::as_str).collect()
         } else if has_header {
-            columns::map(&cells, options.parts)?
+            cells.clone()
         } else {
-            let guess = guessed(lines, cells.len())?;
-            return Ok(TableLayout { columns: guess.0, header_rows: 0, is_assumed: guess.1 });
+            let (columns, is_assumed) = guessed(lines, cells.len(), separator)?;
+            return Ok(TableLayout { columns, header_rows: 0, is_assumed, without_text: None });
         };
-        Ok(TableLayout { columns, header_rows: usize::from(has_header), is_assumed: false })
+        if names.len() != cells.len() {
+            return Err(match (names.len(), cells.len()) {
+                (_, 1) => CorpusError::OneColumn { separator },
+                (found, in_row) => CorpusError::ColumnCount { found, in_row, separator },
+            });
+        }
+        let columns = columns::map(&names, options.parts).map_err(|error| match cells.len() {
+            1 => CorpusError::OneColumn { separator },
+            _ => error,
+        })?;
+        let without_text = columns::without_text(&columns, &names);
+        let header_rows = usize::from(has_header);
+        Ok(TableLayout { columns, header_rows, is_assumed: false, without_text })
     }
-}
-
-fn declared(names: &[String], width: usize, parts: PartRule) -> Result<Vec<Column>, CorpusError> {
-    if names.len() != width {
-        return Err(CorpusError::ColumnCount { found: names.len(), in_row: width });
-    }
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    columns::map(&names, parts)
 }
 
 /// The columns of a table without names; true if there is no evidence for them.
-fn guessed(lines: &[TableRow], width: usize) -> Result<(Vec<Column>, bool), CorpusError> {
+fn guessed(
+    lines: &[TableRow],
+    width: usize,
+    separator: &'static str,
+) -> Result<(Vec<Column>, bool), CorpusError> {
     let (names, is_assumed) = match width {
         2 => (vec!["file", "text"], false),
         3 => {
             let (names, is_assumed) = three::names(lines)?;
             (names.to_vec(), is_assumed)
         }
+        1 => return Err(CorpusError::OneColumn { separator }),
         found => {
             let proposal = proposal::columns(lines, width);
-            return Err(CorpusError::UnknownColumns { found, proposal });
+            let widths = lines.iter().map(|line| line.cells.len());
+            let widths = (widths.clone().min().unwrap_or(found), widths.max().unwrap_or(found));
+            return Err(CorpusError::UnknownColumns { found, proposal, separator, widths });
         }
     };
     Ok((columns::map(&names, PartRule::Off)?, is_assumed))
@@ -305,6 +340,13 @@ fn record(
         parts.take(cell.trim(), column)?;
     }
     parts.into_record(line.row, line.offset as u64)
+}
+
+/// The audio path of a row that is rejected: its cell is all that is known of it.
+fn file_of(line: &TableRow, columns: &[Column], folder: Option<&str>) -> Option<String> {
+    let at = |role| columns.iter().position(|column| *column == Column::Role(role));
+    let cell = line.cells.get(at(ColumnRole::File).or_else(|| at(ColumnRole::Id))?)?;
+    path::below(folder, std::str::from_utf8(cell).ok()?).ok()
 }
 
 mod proposal;

@@ -6,10 +6,15 @@ use std::io::Read;
 use flate2::read::MultiGzDecoder;
 use stage_formats::mark::unmarked;
 
-use super::CorpusError;
+use super::{CorpusError, MAX_ROW_BYTES};
 
 /// The largest size of a file after it was unpacked.
-const MAX_UNPACKED_BYTES: u64 = 2 << 30;
+const MAX_UNPACKED_BYTES: usize = 2 << 30;
+/// The longest line that is unpacked: a longer one than [`MAX_ROW_BYTES`] is quarantined, and one that
+/// is longer than this ends the reading.
+const MAX_UNPACKED_LINE_BYTES: usize = 16 * MAX_ROW_BYTES;
+/// The bytes that are unpacked at once.
+const PIECE_BYTES: usize = 64 << 10;
 /// The bytes in which the encoding is looked for.
 const HEAD_BYTES: usize = 4096;
 
@@ -20,16 +25,32 @@ pub fn unpacked(bytes: &[u8]) -> Result<Cow<'_, [u8]>, CorpusError> {
     if !bytes.starts_with(GZIP) {
         return Ok(Cow::Borrowed(bytes));
     }
+    let packed = |message: &str| CorpusError::Packed { message: message.to_owned() };
     let mut text = Vec::new();
-    let read = MultiGzDecoder::new(bytes).take(MAX_UNPACKED_BYTES + 1).read_to_end(&mut text);
-    if read.is_err() {
-        return Err(CorpusError::Packed { message: "it is cut short or damaged".to_owned() });
+    let mut piece = vec![0; PIECE_BYTES];
+    let (mut reader, mut row, mut line_bytes) = (MultiGzDecoder::new(bytes), 1u64, 0usize);
+    loop {
+        let length = match reader.read(&mut piece) {
+            Ok(0) => return Ok(Cow::Owned(text)),
+            Ok(length) => length,
+            Err(_) => return Err(packed("it is cut short or damaged")),
+        };
+        text.extend_from_slice(&piece[..length]);
+        for part in piece[..length].split_inclusive(|byte| *byte == b'\n') {
+            line_bytes += part.len();
+            // A few kilobytes may become gigabytes of one row.
+            if line_bytes > MAX_UNPACKED_LINE_BYTES {
+                let limit = MAX_UNPACKED_LINE_BYTES;
+                return Err(packed(&format!("its line {row} has more than {limit} bytes")));
+            }
+            if part.ends_with(b"\n") {
+                (row, line_bytes) = (row + 1, 0);
+            }
+        }
+        if text.len() > MAX_UNPACKED_BYTES {
+            return Err(packed(&format!("it has more than {MAX_UNPACKED_BYTES} bytes of text")));
+        }
     }
-    if text.len() as u64 > MAX_UNPACKED_BYTES {
-        let message = format!("it has more than {MAX_UNPACKED_BYTES} bytes of text");
-        return Err(CorpusError::Packed { message });
-    }
-    Ok(Cow::Owned(text))
 }
 
 /// An error for files that are no text in UTF-8. Single rows in another encoding are left to their
@@ -96,5 +117,19 @@ mod tests {
         assert_eq!(*unpacked(&packed).unwrap(), *b"a.wav|Hei\n");
         assert_eq!(*unpacked(b"plain").unwrap(), *b"plain");
         assert!(unpacked(&packed[..packed.len() - 4]).is_err());
+    }
+
+    #[test]
+    fn a_line_that_would_fill_the_memory_is_refused() {
+        let packed = |length: usize| {
+            let mut packer = GzEncoder::new(Vec::new(), Compression::fast());
+            packer.write_all(b"a.wav|Hei\n").unwrap();
+            packer.write_all(&vec![b'x'; length]).unwrap();
+            packer.finish().unwrap()
+        };
+        assert!(unpacked(&packed(MAX_UNPACKED_LINE_BYTES)).is_ok());
+        let told = unpacked(&packed(MAX_UNPACKED_LINE_BYTES + 1)).unwrap_err().to_string();
+        let expected = "the file cannot be unpacked: its line 2 has more than 16777216 bytes";
+        assert_eq!(told, expected);
     }
 }

@@ -82,8 +82,7 @@ impl GatherJob for DatasetSplit {
             ("validation".to_owned(), validation.len() as u64),
         ];
         if validation.is_empty() && training.len() > 1 && self.options.fraction > 0.0 {
-            let none = "items, none held out (raise `fraction`)".to_owned();
-            notes.push((none, training.len() as u64));
+            notes.push((none_held_out(left_out.len()), training.len() as u64));
         }
         let leaks = split::leaks(
             pairs().filter_map(|(item, side)| Some((item.fields.text("text")?, *side))),
@@ -97,6 +96,18 @@ impl GatherJob for DatasetSplit {
             .with("training", PortOutput::Dataset(training))
             .with("validation", PortOutput::Dataset(validation));
         Ok(GatherOutput { notes, ..output })
+    }
+}
+
+/// The note of a split without held-out clips. `repeats`: the number that repeat a training clip.
+fn none_held_out(repeats: usize) -> String {
+    match repeats {
+        0 => "items, none held out (raise `fraction`)".to_owned(),
+        1 => "items, none held out (`repeats` dropped the only one, which has the sound of a training clip)"
+            .to_owned(),
+        repeats => format!(
+            "items, none held out (`repeats` dropped all {repeats}, which have the sound of training clips)"
+        ),
     }
 }
 

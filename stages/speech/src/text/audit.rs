@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use stage_core::StageError;
 
+use super::lost_letters::{LostLetters, Search};
 use super::reader::Reader;
 
 /// A clip to be checked.
@@ -55,6 +56,9 @@ pub struct Audit {
     #[serde(skip_serializing_if = "is_nought")]
     pub not_romanised: u64,
     pub unknown: Vec<Unknown>,
+    /// Marks in the place of letters; the most frequent first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lost: Vec<LostLetters>,
 }
 
 fn is_nought(count: &u64) -> bool {
@@ -75,7 +79,8 @@ pub struct Gate {
 
 /// The advice of the gate.
 pub const ADVICE: &str = "spell out numbers and write texts in one way with `text.normalize`, correct \
-                          the texts, or list characters that may be dropped in `allow`";
+                          the texts, give a new model these `characters`, or list characters that may be \
+                          dropped in `allow`";
 
 /// The number of characters named in the message of the gate: more than the alphabet of a language
 /// are another vocabulary.
@@ -117,11 +122,13 @@ pub fn audit<'a>(
 ) -> Result<Audit, StageError> {
     let mut audit = Audit::default();
     let mut counts: BTreeMap<char, Count> = BTreeMap::new();
+    let mut lost = Search::default();
     for clip in clips {
         let text = clip.text;
         audit.clips += 1;
         audit.characters += text.chars().count() as u64;
         audit.digits += text.chars().filter(|character| character.is_numeric()).count() as u64;
+        lost.add(clip.id, text, options.examples);
         audit.not_romanised += u64::from(reader.needs_uroman(text));
         for (character, occurrences) in reader.unknown(&clip)? {
             counts.entry(character).or_default().add(clip.id, occurrences, options.examples);
@@ -132,6 +139,7 @@ pub fn audit<'a>(
         .map(|(character, count)| count.into_unknown(character, options))
         .collect();
     audit.unknown.sort_by_key(|unknown| std::cmp::Reverse(unknown.occurrences));
+    audit.lost = lost.found();
     Ok(audit)
 }
 

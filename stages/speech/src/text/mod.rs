@@ -6,6 +6,7 @@ pub mod case;
 mod characters;
 mod clauses;
 pub mod kinds;
+pub mod lost_letters;
 pub mod normalize;
 pub mod number;
 mod phonemise;

@@ -4,11 +4,9 @@
 //! here, and each keeps its mark. An empty line stands between the clauses in both directions.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::process::{Command, Stdio};
 
-use cache::fs::{Fs, RealFs};
-use camino::Utf8Path;
 use stage_core::{
     Context, Fields, Item, ItemJob, Job, NewValue, Output, Reject, Setup, StageError,
 };
@@ -72,11 +70,12 @@ impl ItemJob for Phonemise {
     fn process(
         &self,
         items: &[Item],
-        context: &mut dyn Context,
+        _: &mut dyn Context,
     ) -> Result<Vec<Result<Output, Reject>>, StageError> {
-        let texts: Vec<Result<Vec<Clause>, Reject>> = items.iter().map(clauses_of).collect();
+        let clauses = |item| clauses_of(item, is_latin(&self.voice));
+        let texts: Vec<Result<Vec<Clause>, Reject>> = items.iter().map(clauses).collect();
         let all: Vec<&Clause> = texts.iter().flatten().flatten().collect();
-        let mut said = self.phonemes(&all, context)?.into_iter();
+        let mut said = self.phonemes(&all)?.into_iter();
         let outputs = texts.into_iter().map(|text| {
             let own = text?;
             let phonemes =
@@ -90,12 +89,41 @@ impl ItemJob for Phonemise {
     }
 }
 
-fn clauses_of(item: &Item) -> Result<Vec<Clause>, Reject> {
+/// Codes of languages of espeak-ng that are not written in Latin letters.
+const OTHER_SCRIPTS: [&str; 53] = [
+    "am", "ar", "as", "ba", "be", "bg", "bn", "bpy", "chr", "cmn", "cv", "el", "fa", "grc", "gu",
+    "hak", "he", "hi", "hy", "ja", "ka", "kk", "kn", "ko", "kok", "ky", "lo", "mk", "ml", "mn",
+    "mr", "my", "ne", "nog", "om", "or", "pa", "ru", "sa", "sd", "shn", "si", "sr", "ta", "te",
+    "th", "ti", "tt", "ug", "uk", "ur", "yue", "zh",
+];
+
+/// Tests if the language of a voice is written in Latin letters.
+fn is_latin(voice: &str) -> bool {
+    let code = voice.split(['-', '_', '+']).next().unwrap_or_default();
+    !OTHER_SCRIPTS.contains(&code)
+}
+
+/// Tests if a letter belongs to another script than the Latin one.
+fn is_foreign(letter: char) -> bool {
+    let is_latin_block = matches!(letter, '\0'..='\u{24F}' | '\u{250}'..='\u{36F}' | '\u{1D00}'..='\u{1EFF}'
+        | '\u{2C60}'..='\u{2C7F}' | '\u{A720}'..='\u{A7FF}' | '\u{AB30}'..='\u{AB6F}' | '\u{FB00}'..='\u{FB06}'
+        | '\u{FF21}'..='\u{FF5A}');
+    letter.is_alphabetic() && !is_latin_block
+}
+
+fn clauses_of(item: &Item, is_latin: bool) -> Result<Vec<Clause>, Reject> {
     let text =
         item.fields.text("text").ok_or_else(|| Reject::new("no-text", "the item has no `text`"))?;
     if text.contains(STRESS_AND_LENGTH) {
         let reason = "the text has marks of stress or length: it is phonemes already";
         return Err(Reject::new("phonemes", reason));
+    }
+    if let Some(letter) = text.chars().find(|letter| is_latin && is_foreign(*letter)) {
+        let reason = format!(
+            "the voice does not read `{letter}`: espeak-ng would say its name; write the text in Latin \
+             letters, or choose the `voice` of its language"
+        );
+        return Err(Reject::new("script", reason));
     }
     Ok(clauses(text))
 }
@@ -111,40 +139,24 @@ fn joined(clauses: impl Iterator<Item = (String, Option<char>)>) -> String {
 
 impl Phonemise {
     /// The phonemes of each clause.
-    fn phonemes(
-        &self,
-        clauses: &[&Clause],
-        context: &mut dyn Context,
-    ) -> Result<Vec<String>, StageError> {
+    fn phonemes(&self, clauses: &[&Clause]) -> Result<Vec<String>, StageError> {
         if clauses.is_empty() {
             return Ok(Vec::new());
         }
-        let said = self.run(clauses, context)?;
+        let said = self.run(clauses)?;
         if said.len() == clauses.len() {
             return Ok(said);
         }
         // A clause had an empty line of its own: it is not known which one.
-        let alone =
-            |clause: &&Clause| Ok(self.run(&[*clause], context)?.join(" ").trim().to_owned());
+        let alone = |clause: &&Clause| Ok(self.run(&[*clause])?.join(" ").trim().to_owned());
         clauses.iter().map(alone).collect()
     }
 
     /// What espeak-ng says for some clauses, by the empty lines between them.
-    fn run(
-        &self,
-        clauses: &[&Clause],
-        context: &mut dyn Context,
-    ) -> Result<Vec<String>, StageError> {
+    fn run(&self, clauses: &[&Clause]) -> Result<Vec<String>, StageError> {
         let lines: String =
             clauses.iter().flat_map(|clause| [clause.text.as_str(), "\n\n"]).collect();
-        let folder = tempfile::Builder::new().prefix("phonemes-").tempdir_in(context.scratch()?);
-        let folder = folder.map_err(failed)?;
-        let input = folder.path().join("texts");
-        let path = Utf8Path::from_path(&input)
-            .ok_or_else(|| StageError::failed("the folder of the cache is not UTF-8"))?;
-        RealFs.write_durably(path, lines.as_bytes()).map_err(StageError::of_file)?;
-        let input = std::fs::File::open(&input).map_err(failed)?;
-        let output = self.output(&["-q", "-b", "1", "--ipa", "-v", &self.voice], input.into())?;
+        let output = self.output(&["-q", "-b", "1", "--ipa", "-v", &self.voice], &lines)?;
         let mut said: Vec<String> = vec![String::new()];
         for line in output.lines().map(str::trim) {
             match (line.is_empty(), said.last_mut()) {
@@ -161,7 +173,7 @@ impl Phonemise {
     }
 
     fn check_version(&self, wanted: &str) -> Result<(), StageError> {
-        let output = self.output(&["--version"], Stdio::null())?;
+        let output = self.output(&["--version"], "")?;
         if output.split_whitespace().any(|word| word == wanted) {
             return Ok(());
         }
@@ -171,10 +183,10 @@ impl Phonemise {
     }
 
     /// Runs espeak-ng to its end.
-    fn output(&self, arguments: &[&str], input: Stdio) -> Result<String, StageError> {
+    fn output(&self, arguments: &[&str], input: &str) -> Result<String, StageError> {
         let mut command = Command::new(PROGRAM);
         command.args(arguments).env_clear().envs(&self.environment);
-        command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut program = programs::start(&mut command).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => StageError::with_help(
                 format!("there is no program `{PROGRAM}`"),
@@ -182,9 +194,16 @@ impl Phonemise {
             ),
             _ => failed(error),
         })?;
-        let (_, output, errors) = program.pipes();
-        let output = read(output)?;
-        let errors = read(errors)?;
+        let (stdin, output, errors) = program.pipes();
+        // Both pipes are in use at once, since each holds only so much.
+        let (output, errors) = std::thread::scope(|scope| {
+            let write = move || {
+                // A program that reads no more has said why.
+                stdin.map(|mut stdin| stdin.write_all(input.as_bytes()))
+            };
+            std::thread::Builder::new().spawn_scoped(scope, write).map_err(failed)?;
+            Ok::<_, StageError>((read(output)?, read(errors)?))
+        })?;
         let ended = program.end().map_err(failed)?;
         if ended.status.success() {
             return Ok(output);
@@ -224,6 +243,23 @@ fn without_languages(line: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn letters_of_other_scripts_are_refused_where_the_voice_reads_latin_ones() {
+        let item = |text: &str| {
+            let mut fields = Fields::new();
+            fields.set("text", stage_core::Value::text(text));
+            Item::new("a", fields)
+        };
+        let code = |voice: &str, text: &str| {
+            clauses_of(&item(text), is_latin(voice)).err().map(|reject| reject.code)
+        };
+        assert_eq!(code("en-us", "caf\u{E9} \u{1E9E} \u{2013} 5\u{20AC}"), None);
+        assert_eq!(code("en-us", "\u{4F60}"), Some("script".into()));
+        assert_eq!(code("fi", "\u{43F}"), Some("script".into()));
+        assert_eq!((code("ru", "\u{43F}"), code("cmn-latn", "\u{4F60}")), (None, None));
+        assert_eq!(code("en-us", "h\u{259}l\u{2C8}o"), Some("phonemes".into()));
+    }
 
     #[test]
     fn names_of_languages_are_no_phonemes() {

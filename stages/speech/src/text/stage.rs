@@ -13,6 +13,7 @@ use stage_families::vits::{PHONEMES, PHONEMISE, ROMANISE};
 
 use super::audit::{self, Audit, ClipText};
 use super::characters::Kind;
+use super::lost_letters;
 use super::normalize::{self, Joiners, NormalText};
 use super::reader::Reader;
 use super::split;
@@ -110,7 +111,13 @@ struct AuditJob {
     /// Of texts that do not name theirs.
     language: Option<String>,
     options: audit::AuditOptions,
-    fails: bool,
+    fails: Fails,
+}
+
+/// The findings that stop the run.
+struct Fails {
+    on_unknown: bool,
+    on_lost: bool,
 }
 
 fn open_audit(setup: Setup, context: &mut dyn Context) -> Result<Job, StageError> {
@@ -127,16 +134,23 @@ fn open_audit(setup: Setup, context: &mut dyn Context) -> Result<Job, StageError
             allow: parameters.text("allow")?.chars().collect(),
             ..audit::AuditOptions::default()
         },
-        fails: match parameters.text("on_unknown")? {
-            "fail" => true,
-            "report" => false,
-            other => return Err(unknown_choice("on_unknown", other)),
+        fails: Fails {
+            on_unknown: fails(parameters, "on_unknown")?,
+            on_lost: fails(parameters, "on_lost")?,
         },
     })))
 }
 
+fn fails(parameters: &Parameters, name: &str) -> Result<bool, StageError> {
+    match parameters.text(name)? {
+        "fail" => Ok(true),
+        "report" => Ok(false),
+        other => Err(unknown_choice(name, other)),
+    }
+}
+
 fn vocabulary(setup: &Setup, context: &mut dyn Context) -> Result<Option<Vocabulary>, StageError> {
-    let extra = setup.parameters.text("characters")?;
+    let extra = setup.parameters.if_set("characters", Parameters::text)?.unwrap_or_default();
     let file = match setup.files.get("vocabulary") {
         Some(blob) => Some(context.read(blob)?),
         None => None,
@@ -160,14 +174,10 @@ impl AuditJob {
             (None, Some(model)) => {
                 Reader::of_model(model, self.language.take(), &mut |blob| context.read(blob))
             }
-            (None, None) => Err(StageError::with_help(
-                "there is no vocabulary to check against",
-                "set `model`, `vocabulary` or `characters`",
-            )),
-            (Some(_), Some(_)) => Err(StageError::with_help(
-                "both a model and a vocabulary are given",
-                "leave out one of them; list characters that may be dropped in `allow`",
-            )),
+            // The kind refuses other combinations.
+            _ => {
+                Err(StageError::failed("expected either `model`, or `vocabulary` or `characters`"))
+            }
         }
     }
 }
@@ -190,24 +200,31 @@ impl GatherJob for AuditJob {
         let audit = audit::audit(clips, &reader, &self.options)?;
         let mut output = GatherOutput::default().with("output", report(&audit)?);
         output.notes = audit_notes(&audit);
-        output.failure = failure(&audit).filter(|_| self.fails);
+        output.failure = self.fails.failure(&audit);
         Ok(output)
     }
 }
 
-/// The reason why no model is to be trained on the texts.
-fn failure(audit: &Audit) -> Option<StageError> {
-    if audit.not_romanised > 0 {
-        let (texts, all) = (audit.not_romanised, audit.clips);
-        return Some(StageError::with_help(
-            format!(
-                "{texts} of {all} texts are not romanised, but the model reads only romanised texts"
-            ),
-            ROMANISE,
-        ));
+impl Fails {
+    /// The reason why no model is to be trained on the texts.
+    fn failure(&self, audit: &Audit) -> Option<StageError> {
+        if audit.not_romanised > 0 && self.on_unknown {
+            let (texts, all) = (audit.not_romanised, audit.clips);
+            return Some(StageError::with_help(
+                format!(
+                    "{texts} of {all} texts are not romanised, but the model reads only romanised texts"
+                ),
+                ROMANISE,
+            ));
+        }
+        let gate = audit.gate().err().filter(|_| self.on_unknown);
+        let unknown = gate.map(|gate| (gate.to_string(), audit::ADVICE));
+        let lost = lost_letters::message(&audit.lost).filter(|_| self.on_lost);
+        let lost = lost.map(|message| (message, lost_letters::ADVICE));
+        let (messages, advice): (Vec<String>, Vec<&str>) = lost.into_iter().chain(unknown).unzip();
+        let all = || StageError::with_help(messages.join("; "), advice.join("; "));
+        (!messages.is_empty()).then(all)
     }
-    let gate = audit.gate().err()?;
-    Some(StageError::with_help(gate.to_string(), audit::ADVICE))
 }
 
 /// Items without the field that the reader reads.
@@ -233,6 +250,9 @@ fn audit_notes(audit: &Audit) -> Vec<(String, u64)> {
     let mut notes: BTreeMap<String, u64> = BTreeMap::new();
     for unknown in &audit.unknown {
         notes.insert(format!("{} unknown", unknown.code_point), unknown.occurrences);
+    }
+    for lost in &audit.lost {
+        notes.insert(format!("{} in place of a letter", lost.code_point), lost.occurrences);
     }
     notes.into_iter().collect()
 }

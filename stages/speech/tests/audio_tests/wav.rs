@@ -70,8 +70,8 @@ fn a_cut_file_is_rejected_with_the_bytes_missing() {
     bytes.truncate(44 + 11_000);
     assert_eq!(
         rejected(&bytes),
-        "truncated: 16000 bytes declared, 11000 present, 5000 missing; restore the file, or set \
-         `allow_truncated` to keep what is there"
+        "truncated: 16000 bytes declared, 11000 present, 5000 missing; restore the file, or keep \
+         what is there by `allow_truncated` in an `audio.decode` before this stage"
     );
 }
 

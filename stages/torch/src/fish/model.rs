@@ -5,11 +5,11 @@ use stage_families::artifact;
 use stage_families::dual_ar::kinds;
 
 use super::vocabulary::Vocabulary;
-use crate::arrived::{Family, PortModel};
 use crate::dual_ar::{DualAr, DualArConfig};
 use crate::error::TorchError;
 use crate::lineage::ModelLineage;
 use crate::nn::weights::Weights;
+use crate::port_model::{Family, PortModel};
 use crate::tune::{Base, Kinds};
 
 const FAMILY: Family = Family {

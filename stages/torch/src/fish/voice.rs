@@ -5,7 +5,7 @@ use stage_core::{Blob, Context, Fields, StageError};
 use super::model::FishModel;
 use super::vocabulary::Vocabulary;
 use crate::dual_ar::{DualAr, Parity};
-use crate::loaded::ModelSlot;
+use crate::model_slot::ModelSlot;
 use crate::npy;
 use crate::sound::codec::CodecFormat;
 use crate::tune::NetworkSource;

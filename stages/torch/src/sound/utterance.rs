@@ -123,6 +123,44 @@ pub fn own_speed(item: &Item) -> Result<f64, Reject> {
     }
 }
 
+/// A sentence that the model ended before it spoke is drawn again at most this often.
+const MAX_REDRAWS: u32 = 3;
+
+/// The seed of another attempt at a sentence with this seed.
+pub fn redraw_seed(seed: u64, attempt: u32) -> u64 {
+    sentence_seed(seed, &format!("attempt {attempt}"))
+}
+
+/// Draws what is silent again. `draw` gets the places to draw and the number of the attempt, and
+/// returns a result for each. What was spoken at first stays, in any batch.
+pub fn redraw_silent<T, E>(
+    drawn: &mut [T],
+    is_silent: impl Fn(&T) -> bool,
+    mut draw: impl FnMut(&[usize], u32) -> Result<Vec<T>, E>,
+) -> Result<(), E> {
+    for attempt in 1..=MAX_REDRAWS {
+        let silent: Vec<usize> = (0..drawn.len()).filter(|at| is_silent(&drawn[*at])).collect();
+        if silent.is_empty() {
+            break;
+        }
+        for (at, again) in silent.iter().zip(draw(&silent, attempt)?) {
+            drawn[*at] = again;
+        }
+    }
+    Ok(())
+}
+
+/// The reject of a sentence that stays silent in all attempts. `part`: the words of a part of it.
+pub fn silent(part: Option<&str>) -> Reject {
+    let attempts = MAX_REDRAWS + 1;
+    let part = part.map(|part| format!(" {part:?}")).unwrap_or_default();
+    let reason = format!(
+        "the model ended before it spoke{part}, in {attempts} attempts: it needs more training for \
+         this text"
+    );
+    Reject::new("silent", reason)
+}
+
 /// A sentence's own random numbers: the same for the same text, independent of other sentences.
 pub fn sentence_seed(seed: u64, text: &str) -> u64 {
     scramble(scramble(seed) ^ Digest::of(text.as_bytes()).start())
@@ -132,6 +170,23 @@ pub fn sentence_seed(seed: u64, text: &str) -> u64 {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[test]
+    fn only_silent_sentences_are_drawn_again_a_few_times() {
+        let mut drawn = vec![7, 0, 0, 9];
+        let mut asked = Vec::new();
+        let draw = |places: &[usize], attempt| {
+            asked.push((places.to_vec(), attempt));
+            // The third sentence is spoken at the second attempt, the second one never.
+            Ok::<_, ()>(places.iter().map(|at| u32::from(*at == 2 && attempt == 2)).collect())
+        };
+        redraw_silent(&mut drawn, |length| *length == 0, draw).unwrap();
+        assert_eq!(drawn, [7, 0, 1, 9]);
+        assert_eq!(asked, [(vec![1, 2], 1), (vec![1, 2], 2), (vec![1], 3)]);
+        let seeds: Vec<u64> = (1..=3).map(|attempt| redraw_seed(5, attempt)).collect();
+        assert!(!seeds.contains(&5) && seeds[0] != seeds[1] && seeds[1] != seeds[2]);
+        assert_eq!(seeds[0], redraw_seed(5, 1));
+    }
 
     fn said(samples: &[f32]) -> SentenceResult {
         let pace = SpeakingRate { characters_per_second: 15.0 };

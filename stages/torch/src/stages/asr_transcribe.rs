@@ -10,7 +10,7 @@ use tch::Device;
 
 use super::arrived::{blob, check_rate};
 use crate::device::Machine;
-use crate::loaded::ModelSlot;
+use crate::model_slot::ModelSlot;
 use crate::sound::wave::{self, Wave};
 use crate::wav2vec2::Wav2Vec2;
 use crate::wav2vec2::artifact::Wav2Vec2Model;

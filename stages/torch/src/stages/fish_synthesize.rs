@@ -17,11 +17,13 @@ use crate::dual_ar::{
 use crate::error::TorchError;
 use crate::fish::clip::script;
 use crate::fish::voice::{FishVoice, Voices};
-use crate::loaded::ModelSlot;
+use crate::model_slot::ModelSlot;
 use crate::npy;
 use crate::sound::codec::{Codec, Codes};
 use crate::sound::measure::{Expectation, SpeakingRate};
-use crate::sound::utterance::{SentenceResult, Utterance, sentence_seed, speak_batches};
+use crate::sound::utterance::{
+    SentenceResult, Utterance, redraw_seed, redraw_silent, sentence_seed, silent, speak_batches,
+};
 use crate::tune::NetworkSource;
 
 pub struct FishSynthesize {
@@ -127,7 +129,13 @@ impl FishSynthesizeJob {
         let asked: Vec<Result<SentencePrompt, Reject>> =
             items.iter().map(|item| self.ask(voice, item)).collect::<Result<_, StageError>>()?;
         let sentences: Vec<&SentencePrompt> = asked.iter().flatten().collect();
-        let mut speeches = self.generate(voice, &sentences)?.into_iter();
+        let mut speeches = self.generate(voice, &sentences, |sentence| sentence.seed)?;
+        let is_silent = |speech: &DualArSpeech| speech.frames == 0;
+        redraw_silent(&mut speeches, is_silent, |places, attempt| {
+            let again: Vec<&SentencePrompt> = places.iter().map(|at| sentences[*at]).collect();
+            self.generate(voice, &again, |sentence| redraw_seed(sentence.seed, attempt))
+        })?;
+        let mut speeches = speeches.into_iter();
         let work = begin.elapsed() / sentences.len().max(1) as u32;
         let utter = |asked: Result<SentencePrompt, Reject>| match asked {
             Ok(asked) => match speeches.next() {
@@ -166,9 +174,10 @@ impl FishSynthesizeJob {
         &self,
         voice: &FishVoice,
         asked: &[&SentencePrompt],
+        seed: impl Fn(&SentencePrompt) -> u64,
     ) -> Result<Vec<DualArSpeech>, TorchError> {
         let mut noises: Vec<SeededNoise> =
-            asked.iter().map(|asked| SeededNoise::new(asked.seed)).collect();
+            asked.iter().map(|asked| SeededNoise::new(seed(asked))).collect();
         let sentences = asked.iter().zip(&mut noises).map(|(asked, noise)| DualArSentence {
             prompt: &asked.prompt,
             most: self.expectation.limit(asked.text),
@@ -187,8 +196,7 @@ impl FishSynthesizeJob {
         work: Duration,
     ) -> Result<SentenceResult, StageError> {
         if speech.frames == 0 {
-            let reason = "the model ended before it spoke: it needs more training for this text";
-            return Ok(Err(Reject::new("silent", reason)));
+            return Ok(Err(silent(None)));
         }
         let begin = Instant::now();
         let values = speech.codes.iter().map(|code| *code as u16).collect();

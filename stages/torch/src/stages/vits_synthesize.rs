@@ -13,7 +13,7 @@ use tch::Device;
 
 use crate::device::Machine;
 use crate::error::TorchError;
-use crate::loaded::{ModelSlot, brought};
+use crate::model_slot::{ModelSlot, brought};
 use crate::sound::measure::SpeakingRate;
 use crate::sound::mel::to_vec;
 use crate::sound::utterance::{SentenceResult, Utterance, own_speed, sentence_seed, speak_each};
@@ -186,6 +186,12 @@ impl VitsSynthesizeJob {
         speaker: Option<&str>,
         settings: &SynthesisSettings,
     ) -> Result<(Vec<f32>, i64), TorchError> {
+        require_short(
+            text,
+            tokens,
+            voice.net.config.sampling_rate / voice.net.config.hop(),
+            settings,
+        )?;
         let speaker = voice.model.speaker(speaker)?.map(|number| vec![number]);
         let texts = voice.net.texts(std::slice::from_ref(&tokens.ids))?;
         let mut noise = SeededNormal::new(vec![sentence_seed(self.seed, text)]);
@@ -195,6 +201,50 @@ impl VitsSynthesizeJob {
     }
 }
 
+/// Refuses a text that cannot end within the limit, before the attention over all its tokens fills the
+/// memory: a token takes at least one frame.
+fn require_short(
+    text: &str,
+    tokens: &Tokens,
+    frames_per_second: i64,
+    settings: &SynthesisSettings,
+) -> Result<(), TorchError> {
+    let frames = tokens.ids.len() as i64;
+    if frames <= settings.most_frames {
+        return Ok(());
+    }
+    let seconds = |frames: i64| frames as f64 / frames_per_second.max(1) as f64;
+    Err(TorchError::Input(format!(
+        "its {} characters take at least {:.1} s, more than the {:.1} s of `max_duration`; split it, with \
+         `text.sentences` for example",
+        text.chars().count(),
+        seconds(frames),
+        seconds(settings.most_frames),
+    )))
+}
+
 fn counted(tokens: &Tokens) -> Dropped {
     tokens.unknown.iter().map(|(character, count)| (*character, *count as u64)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_that_cannot_end_in_time_is_refused_before_it_is_spoken() {
+        let tokens = |count| Tokens { ids: vec![1; count], ..Tokens::default() };
+        let settings = SynthesisSettings {
+            noise_scale: 0.0,
+            noise_scale_duration: 0.0,
+            speaking_rate: 1.0,
+            most_frames: 120,
+        };
+        let check = |count| require_short(&"a".repeat(count), &tokens(count), 2, &settings);
+        assert!(check(120).is_ok());
+        let told = check(400).err().map(|error| error.to_string()).unwrap_or_default();
+        let expected =
+            "its 400 characters take at least 200.0 s, more than the 60.0 s of `max_duration`";
+        assert!(told.starts_with(expected), "{told}");
+    }
 }

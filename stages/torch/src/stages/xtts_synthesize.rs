@@ -10,18 +10,21 @@ use stage_families::dropped::{self, Dropped};
 use stage_families::xtts::{
     DECODER_PREFIX, LanguageCode, SamplingConfig, XttsTokenizer, pieces, speech,
 };
-use tch::Device;
+use tch::{Device, Tensor};
 
 use crate::autoregressive::{SeededNoise, Stop};
 use crate::device::Machine;
 use crate::error::TorchError;
-use crate::loaded::ModelSlot;
+use crate::model_slot::ModelSlot;
 use crate::sound::measure::SpeakingRate;
 use crate::sound::mel::to_vec;
-use crate::sound::utterance::{SentenceResult, Utterance, own_speed, sentence_seed, speak_batches};
+use crate::sound::utterance::{
+    SentenceResult, Utterance, own_speed, redraw_seed, redraw_silent, sentence_seed, silent,
+    speak_batches,
+};
 use crate::tune::NetworkSource;
 use crate::xtts::artifact::XttsModel;
-use crate::xtts::decode::{GptSampling, GptSentence};
+use crate::xtts::decode::{GptSampling, GptSentence, SentenceCodes};
 use crate::xtts::decoder::WaveformDecoder;
 use crate::xtts::voice::VoiceLatents;
 use crate::xtts::{Gpt, Parity};
@@ -81,8 +84,9 @@ struct XttsSynthesizer {
 struct Piece {
     /// The index of its item.
     item: usize,
+    text: String,
     tokens: Vec<i64>,
-    noise: SeededNoise,
+    seed: u64,
     /// The factor of its item on the speed of the stage.
     speed: f64,
 }
@@ -94,6 +98,8 @@ struct SynthesizedAudio {
     codes: usize,
     pieces: usize,
     is_cut: bool,
+    /// The first piece with letters or digits that the model did not speak.
+    silent: Option<String>,
     dropped: Dropped,
     work: Duration,
 }
@@ -211,7 +217,7 @@ impl XttsSynthesizeJob {
                 SynthesizedAudio { dropped, ..SynthesizedAudio::default() }
             }));
         }
-        for pieces in all.chunks_mut(self.batch) {
+        for pieces in all.chunks(self.batch) {
             if context.stopping() {
                 return Err(StageError::Stopped);
             }
@@ -264,8 +270,8 @@ impl XttsSynthesizeJob {
         for (at, piece) in pieces(text, &fits).iter().enumerate() {
             // A text of signs only may be empty after cleaning.
             let Ok(tokens) = encode(piece) else { continue };
-            let noise = SeededNoise::new(sentence_seed(seed, &at.to_string()));
-            all.push(Piece { item: place, tokens, noise, speed });
+            let seed = sentence_seed(seed, &at.to_string());
+            all.push(Piece { item: place, text: piece.clone(), tokens, seed, speed });
         }
         Ok((all, dropped))
     }
@@ -276,9 +282,10 @@ impl XttsSynthesizeJob {
         spoken: SynthesizedAudio,
         rate: u32,
     ) -> Result<SentenceResult, StageError> {
-        if spoken.codes == 0 {
-            let reason = "the model ended before it spoke: it needs more training for this text";
-            return Ok(Err(Reject::new("silent", reason)));
+        match &spoken.silent {
+            _ if spoken.codes == 0 => return Ok(Err(silent(None))),
+            Some(part) => return Ok(Err(silent(Some(part)))),
+            None => {}
         }
         let utterance = Utterance {
             text: item.fields.text("text").unwrap_or_default(),
@@ -305,23 +312,47 @@ impl XttsSynthesizeJob {
     }
 }
 
+/// Tests if the model ended a piece before it spoke: there is nothing but the end.
+fn is_silent(drawn: &SentenceCodes) -> bool {
+    drawn.stop == Stop::End && drawn.codes.len() <= 1
+}
+
 impl XttsSynthesizer {
+    /// The codes of some pieces, each with its own noise.
+    fn draw(
+        &self,
+        mut pieces: Vec<(&Piece, SeededNoise)>,
+        latents: &Tensor,
+        parity: Parity,
+    ) -> Result<Vec<SentenceCodes>, TorchError> {
+        let sentences = pieces.iter_mut().map(|(piece, noise)| GptSentence {
+            latents,
+            text: &piece.tokens,
+            most: self.most_codes,
+            noise,
+        });
+        self.gpt.speak(sentences.collect(), &self.sampling, parity)
+    }
+
     /// The audio of some pieces, and their share of the common time.
     fn speak(
         &self,
-        pieces: &mut [Piece],
+        pieces: &[Piece],
         settings: &XttsOverrides,
     ) -> Result<Vec<SynthesizedAudio>, TorchError> {
         let _guard = tch::no_grad_guard();
         let begin = Instant::now();
         let latents = self.voice.latents.squeeze_dim(0);
-        let sentences = pieces.iter_mut().map(|piece| GptSentence {
-            latents: &latents,
-            text: &piece.tokens,
-            most: self.most_codes,
-            noise: &mut piece.noise,
-        });
-        let drawn = self.gpt.speak(sentences.collect(), &self.sampling, settings.parity)?;
+        let parity = settings.parity;
+        let first = pieces.iter().map(|piece| (piece, SeededNoise::new(piece.seed)));
+        let mut drawn = self.draw(first.collect(), &latents, parity)?;
+        redraw_silent(&mut drawn, is_silent, |places, attempt| {
+            let again = places.iter().map(|at| {
+                let piece = &pieces[*at];
+                (piece, SeededNoise::new(redraw_seed(piece.seed, attempt)))
+            });
+            self.draw(again.collect(), &latents, parity)
+        })?;
         let mut spoken = Vec::with_capacity(pieces.len());
         for (piece, drawn) in pieces.iter().zip(drawn) {
             let hidden = self.gpt.hidden_states(&latents, &piece.tokens, &drawn.codes)?;
@@ -334,6 +365,8 @@ impl XttsSynthesizer {
                 codes: drawn.codes.len() - usize::from(!is_cut),
                 pieces: 1,
                 is_cut,
+                silent: (is_silent(&drawn) && piece.text.contains(char::is_alphanumeric))
+                    .then(|| piece.text.clone()),
                 dropped: Dropped::new(),
                 work: Duration::ZERO,
             });
@@ -351,6 +384,7 @@ impl SynthesizedAudio {
     /// Appends another piece. One that the model ended immediately is silent.
     fn add(&mut self, piece: SynthesizedAudio) {
         self.is_cut |= piece.is_cut;
+        self.silent = self.silent.take().or(piece.silent);
         self.work += piece.work;
         self.pieces += 1;
         if piece.codes > 0 {

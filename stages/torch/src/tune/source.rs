@@ -5,7 +5,7 @@ use stage_families::artifact;
 use tch::{Device, Kind};
 
 use super::Base;
-use crate::loaded::brought;
+use crate::model_slot::brought;
 use crate::nn::lora;
 use crate::nn::weights::kind_named;
 

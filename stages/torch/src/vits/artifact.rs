@@ -12,9 +12,9 @@ use tch::Device;
 
 use super::VitsConfig;
 use super::load::{NetworkWeights, WeightForm, prepare};
-use crate::arrived::{Family, PortModel};
 use crate::error::TorchError;
 use crate::lineage::{self, ModelLineage};
+use crate::port_model::{Family, PortModel};
 use crate::stored;
 
 /// Fields that are passed on unchanged to derived models.

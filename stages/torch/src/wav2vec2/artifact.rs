@@ -6,7 +6,7 @@ use stage_families::wav2vec2::{CtcVocabulary, Preprocessor, Wav2Vec2Config};
 use tch::Device;
 
 use super::model::Wav2Vec2;
-use crate::arrived::{Family, PortModel};
+use crate::port_model::{Family, PortModel};
 use crate::stored;
 
 const FAMILY: Family = Family {

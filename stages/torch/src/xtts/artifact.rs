@@ -11,9 +11,9 @@ use tch::{Device, Tensor};
 use super::codec::DvaeCodec;
 use super::gpt::Gpt;
 use super::mel::usable_stats;
-use crate::arrived::{Family, PortModel};
 use crate::error::TorchError;
 use crate::nn::weights::Weights;
+use crate::port_model::{Family, PortModel};
 use crate::stored;
 use crate::tune::{Base, Kinds};
 

@@ -11,10 +11,10 @@ use super::conditioning_encoder::ConditioningEncoder;
 use super::mel::LogMel;
 use super::perceiver::Perceiver;
 use super::speaker_encoder::SpeakerEncoder;
-use crate::arrived::{Family, PortModel};
 use crate::error::TorchError;
 use crate::nn::layers::Pass;
 use crate::nn::weights::{check_finite, is_finite, usable};
+use crate::port_model::{Family, PortModel};
 use crate::stored;
 
 /// The names of the tensors, those of `speakers_xtts.pth`.

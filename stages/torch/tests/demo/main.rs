@@ -7,6 +7,7 @@ mod changes;
 mod clips;
 mod graphs;
 mod parameters;
+mod piper;
 mod project;
 mod shared;
 mod sound;

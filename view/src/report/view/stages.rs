@@ -8,7 +8,7 @@ use super::table::{Cell, HtmlTable};
 use super::{Section, text};
 use crate::escape::{fit, width};
 use crate::graph::{End, Graph, Node, NodeState};
-use crate::report::seen::{RunData, StageData};
+use crate::report::run_data::{RunData, StageData};
 
 /// Reasons of at most this length are shown in full.
 const SHORT: usize = 140;

@@ -42,6 +42,7 @@ pub fn export(
     context: &mut dyn Context,
 ) -> Result<GraphFiles, StageError> {
     let config = VitsConfig::parse(&file(model, CONFIG, context)?)?;
+    super::export::refuse_voice(&config)?;
     let vocabulary = file(model, VOCABULARY, context)?;
     let settings = file(model, TOKENIZER_CONFIG, context)?;
     let tokenizer = VitsTokenizer::read(&vocabulary, &settings)?;

@@ -14,7 +14,7 @@ const COMMAS: [&str; 2] = ["en", "ru"];
 /// Each number of a text that the original spells; other digits stay.
 pub fn expand(text: &str, code: &str) -> String {
     let is_spelt = words::of(code).is_some_and(|words| words.numbers);
-    let Some(language) = Language::of(code).filter(|_| is_spelt) else {
+    let Some(language) = Language::of_xtts(code).filter(|_| is_spelt) else {
         return text.to_owned();
     };
     rewritten(text, |rest, before, expanded| {

@@ -132,7 +132,13 @@ impl UnclearSpeaker {
             let (count, names) = (names.len(), listed(names.iter().map(String::as_str)));
             format!("`speaker = \"{level}\"` for {count} {noun}: {names}")
         };
-        let choices: Vec<String> = LEVELS.into_iter().zip(&self.levels).map(choice).collect();
+        // Parts of a corpus, or a single folder, are hardly the speakers.
+        let is_unlikely =
+            |names: &BTreeSet<String>| names.len() == 1 || names.iter().all(|name| is_part(name));
+        let mut levels: Vec<(&str, &BTreeSet<String>)> =
+            LEVELS.into_iter().zip(&self.levels).collect();
+        levels.sort_by_key(|(_, names)| is_unlikely(names));
+        let choices: Vec<String> = levels.into_iter().map(choice).collect();
         let help = format!(
             "write {}; or `speaker = \"none\"` for clips without speakers",
             choices.join("; ")
@@ -191,6 +197,7 @@ mod tests {
             message,
             "the speakers of `data` are unclear: `wavs/aino/a` may be of `wavs` or `aino`"
         );
-        assert!(help.contains("`speaker = \"second\"` for 2 speakers: `aino`, `eero`"), "{help}");
+        let likely = "write `speaker = \"second\"` for 2 speakers: `aino`, `eero`; ";
+        assert!(help.starts_with(likely), "{help}");
     }
 }

@@ -210,6 +210,24 @@ fn other_files_are_refused() {
     assert!(matches!(read_all(Bytes::new()), Err(CorpusError::NotParquet { .. })));
 }
 
+#[test]
+fn a_file_without_a_text_tells_its_columns() {
+    let bytes = file(&[], Compression::UNCOMPRESSED);
+    let without = |text: Option<&str>| {
+        let options = ParquetOptions { text: text.map(str::to_owned), ..ParquetOptions::default() };
+        let clips = read(bytes.clone(), &options, |_, _| Ok::<(), CorpusError>(())).unwrap();
+        clips.rows.columns_without_text
+    };
+    assert_eq!(without(None), None);
+    let schema = SCHEMA.replace("sentence", "words");
+    let schema = Arc::new(parse_message_type(&schema).unwrap());
+    let writer = SerializedFileWriter::new(Vec::new(), schema, Arc::default()).unwrap();
+    let bytes = Bytes::from(writer.into_inner().unwrap());
+    let clips = read(bytes, &ParquetOptions::default(), |_, _| Ok::<(), CorpusError>(())).unwrap();
+    let columns = "audio, words, speaker_id, up_votes";
+    assert_eq!(clips.rows.columns_without_text.as_deref(), Some(columns));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]

@@ -59,7 +59,10 @@ fn declared_columns_overrule_and_can_skip() {
     assert_eq!(brief(&rows.records[0]), ("a", "Hei", None));
     assert_eq!(rows.records[0].fields.len(), 1);
     let few = read(b"a.wav|Hei\n", &options).unwrap_err();
-    assert_eq!(few.to_string(), "`columns` names 4 columns, but the first row has 2");
+    assert_eq!(
+        few.to_string(),
+        "`columns` names 4 columns, but the first row has 2, separated by bars"
+    );
 }
 
 #[test]
@@ -138,9 +141,9 @@ fn what_makes_the_whole_table_meaningless_is_an_error() {
     assert_eq!(error(""), "the table is empty");
     assert_eq!(
         error("hello\n"),
-        "the first row has no bar, tab, comma or semicolon; set `separator`"
+        "the first row has one column: it has no bar, tab, comma or semicolon"
     );
-    assert_eq!(error("a|b|c|d\n"), "the first row has 4 columns without a header; set `columns`");
+    assert_eq!(error("a|b|c|d\n"), "the first row has 4 columns, separated by bars, and no header");
     assert_eq!(
         error("path|wav|text\n"),
         "the columns `path` and `wav` both look like the file; set `columns`"
@@ -188,6 +191,54 @@ fn start_and_end_are_parts_of_a_file() {
     assert_eq!(off.records[0].fields["end"], Value::Text("1.25".to_owned()));
     let told = "file,start,text\na.wav,0.5,x\n";
     assert!(problem(told).starts_with("it has a start but neither an end nor a duration; add one"));
+}
+
+/// The message and the advice.
+fn refused(text: &str, options: &TableOptions) -> (String, String) {
+    let error = read(text.as_bytes(), options).unwrap_err();
+    (error.to_string(), error.help().unwrap())
+}
+
+#[test]
+fn the_advice_on_separators_fits_the_table() {
+    let (_, help) = refused("utt1 Hello there.\nutt2 Good day.\n", &TableOptions::default());
+    assert!(help.contains("`a.wav|Hello.`") && !help.contains("`separator`"), "{help}");
+    let comma = TableOptions { separator: Separator::Comma, ..TableOptions::default() };
+    for header in [HeaderRow::Auto, HeaderRow::Yes] {
+        let options = TableOptions { header, ..comma.clone() };
+        let (message, help) = refused("file|text\na.wav|Hello.\n", &options);
+        assert_eq!(message, "the first row has one column, since it has no commas");
+        assert!(help.starts_with("remove `separator`"), "{help}");
+    }
+    let columns = ["file", "text"].map(str::to_owned).to_vec();
+    let (message, _) = refused("a.wav|Hello.\n", &TableOptions { columns, ..comma });
+    assert_eq!(message, "the first row has one column, since it has no commas");
+    let bare = "a.wav,Yes, I do, too.\nb.wav,No.\n";
+    let (message, help) = refused(bare, &TableOptions::default());
+    assert_eq!(message, "the first row has 4 columns, separated by commas, and no header");
+    assert!(help.starts_with("the rows have 2 to 4 columns, so a text seems to have commas"));
+}
+
+#[test]
+fn a_table_without_a_text_tells_its_columns() {
+    let without = |text: &str| rows(text).columns_without_text;
+    let named = |columns: [&str; 2]| {
+        let columns = columns.map(str::to_owned).to_vec();
+        read(b"a.wav|anna\n", &TableOptions { columns, ..TableOptions::default() }).unwrap()
+    };
+    assert_eq!(named(["file", "speaker"]).columns_without_text.as_deref(), Some("file, speaker"));
+    assert_eq!(named(["file", "text"]).columns_without_text, None);
+    assert_eq!(without("a.wav|Hei\n"), None);
+    assert_eq!(without("file,text\na.wav,Hei\n"), None);
+}
+
+#[test]
+fn the_files_of_rejected_rows_are_known() {
+    let rows = rows("a.wav|\n./b.wav|Hei\nc.wav|Yksi\nc.wav|Kaksi\n");
+    assert_eq!(rows.records.len(), 1);
+    let mut files = rows.rejected_files;
+    files.dedup();
+    assert_eq!(files, ["a.wav", "c.wav"]);
 }
 
 #[test]

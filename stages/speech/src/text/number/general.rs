@@ -6,6 +6,7 @@
 use stage_families::numbers::Language;
 
 use super::Reading;
+use super::one;
 use super::token::{Token, is_mark, value};
 
 /// Languages that write ordinals with a full stop, which may also end a sentence.
@@ -104,6 +105,11 @@ fn behind(
     if let Some(ordinal) = amount.and_then(|amount| ordinal(amount, after, language)) {
         return Some(ordinal);
     }
+    if amount == Some(1)
+        && let Some(one) = one::before_noun(after, language.code())
+    {
+        return one.map(|(words, taken)| (words.to_owned(), taken));
+    }
     if let Some(words) = chinese_year(&token.plain, after, language) {
         return Some((words, 0));
     }
@@ -116,13 +122,17 @@ fn behind(
 
 /// An ordinal with a mark such as `st`, `º` or `-й`.
 fn ordinal(number: u64, after: &str, language: Language) -> Option<(String, usize)> {
-    let mark = language.ordinal_marks().iter().find(|mark| {
+    let is_there = |mark: &&String| {
         let rest = after.strip_prefix(mark.as_str());
         // Korean particles and Amharic suffixes are attached to the mark.
         let takes_suffixes = ["ko", "am"].contains(&language.code());
         let is_word = |next: char| next.is_alphanumeric() || is_mark(next);
         rest.is_some_and(|rest| takes_suffixes || !rest.starts_with(is_word))
-    })?;
+    };
+    if let Some(mark) = language.feminine_marks().iter().find(is_there) {
+        return Some((language.feminine_ordinal(number)?, mark.len()));
+    }
+    let mark = language.ordinal_marks().iter().find(is_there)?;
     Some((language.ordinal(number)?, mark.len()))
 }
 

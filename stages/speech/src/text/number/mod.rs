@@ -6,6 +6,8 @@
 mod finnish;
 mod general;
 mod gujarati;
+mod one;
+mod telephone;
 mod token;
 
 pub use stage_families::numbers::Language;
@@ -19,6 +21,12 @@ pub fn spell_out(text: &str, language: Language) -> (String, u32) {
     let mut rest_at = 0;
     while let Some(token) = Token::next(text, rest_at, joins_spaces) {
         result.push_str(&text[rest_at..token.start]);
+        if let Some((words, end)) = telephone::read(&token, language) {
+            count += 1;
+            result.push_str(&words);
+            rest_at = end;
+            continue;
+        }
         let read = match language.code() {
             "fi" => finnish::read,
             "gu" => gujarati::read,

@@ -91,13 +91,11 @@ fn finnish_numbers_that_need_more_than_their_digits_are_left() {
         "5-10",
         "1,2,3",
         "A4",
-        "007",
         "2.5.2020",
         "4x4",
         "versio 1.2",
         "9999999999999999",
         "1/2",
-        "0401234567",
     ] {
         assert_eq!(finnish(text), text);
     }
@@ -124,7 +122,7 @@ fn gujarati_and_ascii_digits_read_the_same() {
     assert_eq!(gujarati("૧,૦૦,૦૦૦ અને 100,000"), "એક લાખ અને એક લાખ");
     assert_eq!(gujarati("₹૫૦ એટલે ૩.૫%"), "પચાસ રૂપિયા એટલે ત્રણ દશાંશ પાંચ ટકા");
     assert_eq!(gujarati("૨૦૨૦માં"), "બે હજાર વીસમાં");
-    for text in ["૫મી", "૨-૩", "૧,૨", "૦૭", "v2", "10:30"] {
+    for text in ["૫મી", "૨-૩", "૧,૨", "v2", "10:30"] {
         assert_eq!(gujarati(text), text);
     }
 }
@@ -170,7 +168,7 @@ fn numbers_are_read_in_each_language() {
 #[test]
 fn numbers_with_another_reading_are_left() {
     for (code, text) in [
-        ("en", "007 5-10 v2 1/2 10:30 2.5.2020 $5 5kg 1,2,3 90's 1,23 € 5"),
+        ("en", "5-10 v2 1/2 10:30 2.5.2020 $5 5kg 1,2,3 90's 1,23 € 5"),
         ("de", "der 3. Platz, 15-jährig, 5:3, 5 €"),
         ("pl", "3. maja 600 100 200"),
         ("ru", "13812345678"),
@@ -181,7 +179,6 @@ fn numbers_with_another_reading_are_left() {
         ("zh", "2个"),
         ("ko", "3개"),
         ("ru", "5-я 5-10"),
-        ("es", "1ª"),
         ("tr", "3. sınıf 5%5"),
     ] {
         let read = spelled(text, code);
@@ -191,12 +188,82 @@ fn numbers_with_another_reading_are_left() {
 }
 
 #[test]
-fn a_telephone_number_keeps_digits_that_stop_an_audit() {
-    for (code, text) in [("ru", "8 800 555 35 35"), ("ru", "тел. 8 495 123 45 67")] {
+fn what_may_be_a_telephone_number_keeps_digits_that_stop_an_audit() {
+    for (code, text) in [("ru", "8 800 555 35 35"), ("en", "call 13812345678")] {
         let read = spelled(text, code);
         assert!(read.contains(|letter: char| letter.is_ascii_digit()), "{code}: {read}");
     }
     assert_eq!(spelled("8 800 555", "ru"), spelled("8800555", "ru"));
+}
+
+#[test]
+fn telephone_numbers_and_codes_are_read_digit_by_digit() {
+    for (code, text, expected) in [
+        ("it", "tel. 02 1234567", "tel. zero due uno due tre quattro cinque sei sette"),
+        ("it", "Tel: 3471234567.", "Tel: tre quattro sette uno due tre quattro cinque sei sette."),
+        ("it", "02 1234567", "zero due uno due tre quattro cinque sei sette"),
+        ("it", "Agente 007, ore 9", "Agente zero zero sette, ore nove"),
+        ("fr", "tél. 06-12-34-56", "tél. zéro six un deux trois quatre cinq six"),
+        (
+            "ru",
+            "тел. 8 495 123 45 67",
+            "тел. восемь четыре девять пять один два три четыре пять шесть семь",
+        ),
+        (
+            "fi",
+            "puh. 0401234567",
+            "puh. nolla neljä nolla yksi kaksi kolme neljä viisi kuusi seitsemän",
+        ),
+        ("en", "+44 20 7946", "+four four two zero seven nine four six"),
+        ("gu", "૦૭", "શૂન્ય સાત"),
+    ] {
+        assert_eq!(spelled(text, code), expected);
+    }
+    for (code, text) in [
+        ("it", "05.06.2020"),
+        ("en", "0.5%"),
+        ("en", "08:30"),
+        ("it", "00-11"),
+        ("en", "a007"),
+        ("en", "007€"),
+        ("en", "+1500 and tel. 112"),
+    ] {
+        let read = spelled(text, code);
+        assert!(!read.contains("zero zero") && !read.contains("zero cinque"), "{code}: {read}");
+    }
+    // The number of a day before a year is no telephone number.
+    assert_eq!(spelled("il 05 2020", "it"), "il zero cinque duemilaventi");
+}
+
+#[test]
+fn one_agrees_with_the_noun_that_follows() {
+    for (code, text, expected) in [
+        ("it", "1 casa", "una casa"),
+        ("it", "1 libro e 1 stadio", "un libro e uno stadio"),
+        ("it", "1 studente", "1 studente"),
+        ("it", "1 ora", "un'ora"),
+        ("it", "capitolo 1 della storia", "capitolo uno della storia"),
+        ("it", "1.", "uno."),
+        ("it", "1 problema", "un problema"),
+        ("it", "1 fiume", "1 fiume"),
+        ("es", "1 casa, 1 libro y 1 canción", "una casa, un libro y una canción"),
+        ("es", "1 o 2", "uno o dos"),
+        ("pt", "1 casa e 1 livro", "uma casa e um livro"),
+        ("en", "1 house", "one house"),
+    ] {
+        assert_eq!(spelled(text, code), expected);
+    }
+}
+
+#[test]
+fn ordinals_with_a_feminine_mark_are_feminine() {
+    for (code, text, expected) in [
+        ("it", "La 2ª volta", "La seconda volta"),
+        ("es", "la 1ª y la 3.ª", "la primera y la tercera"),
+        ("pt", "a 2ª", "a segunda"),
+    ] {
+        assert_eq!(spelled(text, code), expected);
+    }
 }
 
 #[test]

@@ -48,6 +48,10 @@ impl<'a> Token<'a> {
         &self.whole[self.start..self.end]
     }
 
+    pub fn whole(&self) -> &'a str {
+        self.whole
+    }
+
     pub fn before(&self) -> &'a str {
         &self.whole[..self.start]
     }
@@ -127,7 +131,7 @@ pub(super) fn is_mark(character: char) -> bool {
     )
 }
 
-fn digit(character: char) -> Option<char> {
+pub(super) fn digit(character: char) -> Option<char> {
     ZEROS.iter().find_map(|zero| {
         let value = (character as u32).checked_sub(*zero as u32).filter(|value| *value < 10)?;
         char::from_digit(value, 10)

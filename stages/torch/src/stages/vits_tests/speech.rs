@@ -92,9 +92,13 @@ fn a_faster_rate_is_shorter_and_an_endless_sentence_is_set_aside() {
         speak(&[still.clone(), rate]).unwrap().number("frames").unwrap()
     };
     assert!(frames(0.25) > 1.5 * frames(1.0));
-    let short = [("max_duration", ParameterValue::Seconds(0.1))];
-    let reject = speak(&short).unwrap_err();
-    assert!(reject.reason.contains("more than 6; shorten it"), "{reject:?}");
+    let slow = ("speaking_rate", ParameterValue::Number(0.05));
+    let short = ("max_duration", ParameterValue::Seconds(0.8));
+    let reject = speak(&[still.clone(), slow, short]).unwrap_err();
+    assert!(reject.reason.contains("; shorten it, or train the durations"), "{reject:?}");
+    // It has more tokens than frames, so it cannot be spoken in time at any rate.
+    let reject = speak(&[("max_duration", ParameterValue::Seconds(0.1))]).unwrap_err();
+    assert!(reject.reason.starts_with("its 16 characters take at least"), "{reject:?}");
 }
 
 #[test]

@@ -119,6 +119,43 @@ fn characters_that_the_vocabulary_lacks_are_left_out_only_if_the_stage_says_so()
     assert_eq!(kept[1], strict[1], "a text that lacks nothing is the same");
 }
 
+/// A model that ends before each code with a probability of `odds` to 1.
+fn restless(model: &Fields, odds: f64, bench: &mut Bench) -> Fields {
+    let mut restless = spoilt(model, "gpt.mel_head.weight", 0.0, bench);
+    let field = artifact::tensor_field("gpt.mel_head.bias");
+    let bias = stored::recall(restless.blob(&field).unwrap(), bench).unwrap().zeros_like();
+    // The end is the last of the codes.
+    let others = bias.size()[0] - 1;
+    let _ = bias.get(others).fill_((odds * others as f64).ln());
+    restless.set(field, Value::Blob(stored::keep(&bias, bench).unwrap().into()));
+    restless
+}
+
+#[test]
+fn a_sentence_that_the_model_ends_before_it_speaks_is_drawn_again() {
+    let mut bench = Bench::default();
+    let (model, voice) = speaker(&mut bench);
+    let words = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"];
+    let items = words.map(|word| sentence(word, "en"));
+    let plain = [("temperature", 1.0), ("top_p", 1.0), ("repetition_penalty", 1.0)];
+    let mut written: Vec<_> =
+        plain.iter().map(|(name, value)| (*name, ParameterValue::Number(*value))).collect();
+    written.push(("top_k", whole(0)));
+    let mut silent = |odds: f64, items: &[Item]| -> Vec<Reject> {
+        let speaker = (restless(&model, odds, &mut bench), voice.clone());
+        let spoken = speak(&written, &speaker, items, &mut bench).unwrap();
+        spoken.into_iter().filter_map(Result::err).collect()
+    };
+    // Each attempt is silent in half of the cases: about five of ten in one attempt, and one in four.
+    let lost = silent(1.0, &items);
+    assert!(lost.len() <= 2, "{lost:?}");
+    let never = silent(1e9, &items);
+    assert_eq!(never.len(), items.len());
+    let told =
+        "the model ended before it spoke, in 4 attempts: it needs more training for this text";
+    assert_eq!((never[0].code.as_str(), never[0].reason.as_str()), ("silent", told));
+}
+
 #[test]
 fn a_checkpoint_that_a_sentence_brings_speaks_it() {
     let mut bench = Bench::default();

@@ -53,6 +53,12 @@ impl VitsTuning<'_> {
         let plan = VitsPlan::read(&self.setup.parameters, self.setup.device, facts)?;
         let sides = Sides::of(input, plan.training.validation_fraction, CLIP_SALT)?;
         let mut base = VitsModel::read("base", input.artifact("base"), context)?;
+        if base.config.speaks_only {
+            return Err(StageError::with_help(
+                "the model on port `base` only speaks: a graph lacks the parts that training needs",
+                "train a model with them, such as one of MMS",
+            ));
+        }
         let parent = context.parent()?;
         voices::take_over(&mut base, parent.as_ref(), context)?;
         voices::name(&mut base, &sides, context)?;

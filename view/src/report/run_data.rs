@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cache::CacheError;
 use cache::fs::FsError;
+use cache::{CacheError, Digest};
 use engine::event::{Event, StageCounts};
 use engine::history;
+use engine::noted;
 use engine::pipeline::{Pipeline, Reference, StageId, StageSpec};
 use engine::record::{LastRecord, PortValue, RunRecord, StageRecord};
 use engine::runlog;
@@ -62,8 +63,8 @@ impl<'a> RunData<'a> {
     ) -> Result<RunData<'a>, ReadError> {
         let told = LoggedData::of(&events(store, run.run)?);
         let stage = |spec| StageData::look(pipeline, store, &run, &told, spec);
-        let stages = pipeline.stages.iter().map(stage).collect::<Result<_, _>>();
-        Ok(RunData { stages: stages.map_err(ReadError::Cache)?, pipeline, store, run })
+        let stages = pipeline.stages.iter().map(stage).collect::<Result<_, _>>()?;
+        Ok(RunData { stages, pipeline, store, run })
     }
 
     pub fn stage(&self, id: StageId) -> &StageData<'a> {
@@ -140,19 +141,16 @@ impl<'a> StageData<'a> {
         run: &RunRecord,
         told: &LoggedData,
         spec: &'a StageSpec,
-    ) -> Result<StageData<'a>, CacheError> {
+    ) -> Result<StageData<'a>, ReadError> {
         let cache = store.cache();
-        let last = history::last(cache, &pipeline.name, &spec.name)?;
-        let mut outcome = match run.keys.get(&spec.name) {
-            Some(key) => history::outcome_of(cache, key)?,
-            None => None,
-        };
-        if let (None, Some(last)) = (&outcome, &last) {
-            outcome = history::outcome(cache, last)?;
-        }
+        let last = history::last(cache, &pipeline.name, &spec.name).map_err(ReadError::Cache)?;
+        let keys = run.keys.get(&spec.name).copied().into_iter();
+        let keys = keys.chain(last.as_ref().map(|last| last.key.digest()));
+        let outcome = outcome(store, spec, keys)?;
         let counts = run.stages.get(&spec.name).copied().unwrap_or_default();
         let failure = told.failures.get(&spec.name).cloned();
-        let failed_with = unrecorded::last(cache, &pipeline.name, &spec.name)?;
+        let failed_with =
+            unrecorded::last(cache, &pipeline.name, &spec.name).map_err(ReadError::Cache)?;
         let failed_with = failed_with.filter(|unrecorded| unrecorded.run == run.run);
         let end = match run.keys.contains_key(&spec.name) {
             _ if failure.is_some() => End::Failed,
@@ -208,6 +206,24 @@ impl<'a> StageData<'a> {
     pub fn was_reached(&self) -> bool {
         self.end != End::Missed
     }
+}
+
+/// The first outcome that is still kept, with the notes on all of its items.
+fn outcome(
+    store: &Store,
+    spec: &StageSpec,
+    keys: impl Iterator<Item = Digest>,
+) -> Result<Option<StageRecord>, ReadError> {
+    for key in keys {
+        let found = history::outcome_of(store.cache(), &key).map_err(ReadError::Cache)?;
+        let Some(record) = found else { continue };
+        return match noted::totals(store, spec, &key) {
+            Ok(Some(notes)) => Ok(Some(StageRecord { notes, ..record })),
+            Ok(None) | Err(ReadError::Lost(_)) => Ok(Some(record)),
+            Err(error) => Err(error),
+        };
+    }
+    Ok(None)
 }
 
 impl LoggedData {
