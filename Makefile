@@ -47,7 +47,7 @@ test-build:
 OUTSIDE = --offline --target-dir target/outside --config profile.dev.debug=false
 PUBLISHED = -p throstle-cache -p throstle-stage-core
 outside:
-	@$(LIBTORCH_ENV) cargo build $(TESTED) --bin throstle --test outside
+	@$(LIBTORCH_ENV) cargo build $(TESTED) --bin throstle --test binary
 	@rm -rf target/outside/room-tone
 	@target/debug/throstle new-stage room-tone --to target/outside/room-tone --throstle .
 	@for folder in tests/outside target/outside/room-tone; do \
@@ -56,7 +56,7 @@ outside:
 	done
 	@cargo build --quiet --manifest-path tests/outside/Cargo.toml $(OUTSIDE)
 	@$(LIBTORCH_ENV) THROSTLE_OUTSIDE="$$PWD/target/outside/debug/throstle-whisper" \
-		cargo test $(TESTED) --test outside
+		cargo test $(TESTED) --test binary -- outside::
 	@cargo package --quiet --allow-dirty $(PUBLISHED) $(OUTSIDE)
 
 lint:

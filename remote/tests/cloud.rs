@@ -1,6 +1,5 @@
 //! Remotes on servers: emulators of S3 (moto) and of Azure (Azurite) where they can be installed, moto
 //! behind the headers of Google Cloud Storage, and servers that lie.
-#![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -21,9 +20,7 @@ use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::{ObjectStore, ObjectStoreExt};
 use remote::{Fresh, Push, Remote, Rules, Settings};
 
-mod emulators;
-
-use emulators::{Emulator, Web};
+use super::emulators::{Emulator, Web};
 
 const ITEMS: Table = Table(1);
 const OUTCOMES: Table = Table(3);

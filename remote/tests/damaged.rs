@@ -1,5 +1,4 @@
 //! Pulls from a damaged pack in a folder.
-#![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,6 +1,5 @@
 //! Numbers as words against num2words, in the version that the original XTTS uses; see
 //! `fixtures/spell_numbers.py`. Where it is not installed, this says that it is skipped.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 use std::io::Write;
 use std::path::Path;

@@ -1,6 +1,5 @@
 //! The tokenizer against that of transformers; see `fixtures/make_vits_tokenizer.py`. Folders in
 //! `VITS_TOKENIZER_FIXTURES` are checked in addition to the committed one.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 use std::path::{Path, PathBuf};
 

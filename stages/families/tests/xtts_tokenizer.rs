@@ -1,5 +1,4 @@
 //! The tokenizer against `VoiceBpeTokenizer` of the original; see `fixtures/make_xtts_tokenizer.py`.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 use std::collections::BTreeMap;
 use std::path::Path;

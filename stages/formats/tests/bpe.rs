@@ -1,6 +1,5 @@
 //! The tokenizer against tiktoken; see `fixtures/make_bpe.py`. Folders in `BPE_FIXTURES` are
 //! checked in addition to the committed ones.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods)]
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,4 @@
 //! Weight files that are read in parts: the bytes that are read, and the equality of results.
-#![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
 use std::io;

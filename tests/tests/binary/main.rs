@@ -1,6 +1,7 @@
 //! The program `throstle` for people and scripts: arguments, exit codes, outputs.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
+mod adopting;
 mod archives;
 mod beginning;
 mod escapes;
@@ -12,8 +13,11 @@ mod lengths;
 mod moved;
 mod narrow;
 mod odd_files;
+mod outside;
 mod reading;
 mod reasons;
+mod replaying;
+mod retrying;
 mod runs;
 mod schedules;
 mod signals;
@@ -24,3 +28,4 @@ mod tables;
 mod texts;
 mod typing;
 mod values;
+mod watching;

@@ -12,6 +12,7 @@ use throstle_tests::guide::{document, root};
 use throstle_tests::modules::{Modules, circles};
 
 mod names;
+mod release;
 
 /// The packages that link libtorch.
 const LIBTORCH: [&str; 2] = ["tch", "torch-sys"];
@@ -239,6 +240,30 @@ const MEMBERS: [&str; 16] = [
     "cli",
     "tests",
 ];
+
+/// Tests that measure or change their process. All others join the program of their subject, since each program links
+/// the whole workspace.
+const PROGRAMS_OF_ONE_FILE: [&str; 5] = [
+    "stages/torch/tests/heap.rs",
+    "stages/torch/tests/kernels.rs",
+    "stages/torch/tests/memory.rs",
+    "stages/torch/tests/prepared.rs",
+    "tests/tests/importing.rs",
+];
+
+#[test]
+fn only_tests_that_need_a_process_are_programs_of_one_file() {
+    let mut found = Vec::new();
+    for folder in ["stages/torch/tests", "tests/tests"] {
+        let entries = std::fs::read_dir(root().join(folder)).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        found.extend(
+            names.filter(|name| name.ends_with(".rs")).map(|name| format!("{folder}/{name}")),
+        );
+    }
+    found.sort();
+    assert_eq!(found, PROGRAMS_OF_ONE_FILE);
+}
 
 /// The largest number of files that may all reach each other.
 const MOST: usize = 4;

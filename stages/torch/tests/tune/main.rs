@@ -1,9 +1,0 @@
-//! Training of the model families with the real programs: stopped and killed at any moment,
-//! continued on other data, on several devices, refused if it would fail; and synthesis.
-#![allow(clippy::disallowed_methods, clippy::unwrap_used)]
-
-mod codec;
-mod continuing;
-mod project;
-mod refusals;
-mod resume;
