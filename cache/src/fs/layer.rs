@@ -6,7 +6,8 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use camino::{Utf8Path, Utf8PathBuf};
 
-use super::{Call, DirEntry, Fs, FsError, FsFile, FsResult, LockKind, Metadata, Open, remove_tree};
+use super::system::remove_tree;
+use super::{Call, DirEntry, Fs, FsError, FsFile, FsResult, LockKind, Metadata, Open};
 
 /// Called around each operation.
 pub trait Interceptor: std::fmt::Debug + Send + Sync + 'static {
@@ -144,7 +145,7 @@ impl<I: Interceptor> Fs for Layer<I> {
             });
         }
         let source = self.open(from, Open::Read)?;
-        super::pour(&*source, &*self.open(to, Open::CreateNew)?)
+        super::file::pour(&*source, &*self.open(to, Open::CreateNew)?)
     }
 
     fn set_readonly(&self, path: &Utf8Path) -> FsResult<()> {
