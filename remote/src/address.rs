@@ -13,16 +13,22 @@ pub struct Address {
     scheme: &'static str,
 }
 
+/// The reason why a text is no address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
+    /// It begins with none of the known schemes.
     #[error("it should begin with {}", SCHEMES.map(|scheme| format!("`{scheme}://`")).join(", "))]
     Scheme,
+    /// The path of a folder is relative.
     #[error("the path after `file://` must begin with `/`, such as `file:///shared/cache`")]
     RelativePath,
+    /// It names the root of the file system.
     #[error("it is the root of the file system: use a folder inside it")]
     Root,
+    /// It names no bucket or server.
     #[error("it has no bucket or server")]
     NoHost,
+    /// A part of its path is `..`.
     #[error("`..` is not allowed in it")]
     Upwards,
     /// The URL itself is not shown.
@@ -30,6 +36,7 @@ pub enum AddressError {
         "it contains a user name, a password or a query: credentials belong in the environment"
     )]
     Credentials,
+    /// It contains a character that no URL has.
     #[error("it contains a space or a control character")]
     Blank,
 }
@@ -89,6 +96,7 @@ impl fmt::Display for Address {
 }
 
 impl Address {
+    /// The kind of place, such as `s3`.
     pub fn scheme(&self) -> &'static str {
         self.scheme
     }
@@ -98,6 +106,7 @@ impl Address {
         self.scheme == "file" || cfg!(feature = "cloud")
     }
 
+    /// The whole URL.
     pub fn as_str(&self) -> &str {
         &self.url
     }

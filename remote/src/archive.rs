@@ -149,6 +149,11 @@ impl Remote {
 
     /// Fetches those of these objects that are in packs and not in the cache, by whole volumes
     /// where most of one is wanted. [`Remote::brought`] counts them.
+    ///
+    /// # Errors
+    ///
+    /// If the remote does not answer and [`Settings::require`](crate::Settings) is set, or if the cache cannot be read
+    /// or written.
     pub fn pull(
         &self,
         wanted: &[Digest],
@@ -207,6 +212,10 @@ impl Remote {
     }
 
     /// All objects of the known packs.
+    ///
+    /// # Errors
+    ///
+    /// If the index of the cache cannot be read.
     pub fn known_objects(&self) -> Result<Vec<Digest>, RemoteError> {
         Ok(self.with_known(|known| {
             let small = known.packs().flat_map(|pack| pack.small().map(|place| place.digest));

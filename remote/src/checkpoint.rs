@@ -24,13 +24,16 @@ const TRIED: usize = 3;
 /// A checkpoint under its number. The value is the caller's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemoteCheckpoint {
+    /// Later checkpoints of a training have higher numbers.
     pub number: u64,
+    /// The bytes of the caller.
     pub value: Bytes,
 }
 
 /// The outcome of writing a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CheckpointWrite {
+    /// The remote has it now.
     Written,
     /// Another attempt has written this number: it is ahead.
     Taken,
@@ -68,6 +71,11 @@ impl Remote {
     /// The highest number of a training's checkpoints, 0 without any, and the newest checkpoint that
     /// passes the test. Its objects are known afterwards, and come when they are read. None if the
     /// remote cannot tell.
+    ///
+    /// # Errors
+    ///
+    /// If the remote does not answer and [`Settings::require`](crate::Settings) is set, or if the index of the cache cannot be read or
+    /// written.
     pub fn newest_checkpoint(
         &self,
         key: &Digest,
@@ -114,6 +122,10 @@ impl Remote {
     }
 
     /// Writes a checkpoint under its number, after the objects that it refers to.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Remote::push`].
     pub fn put_checkpoint(
         &self,
         key: &Digest,

@@ -12,6 +12,7 @@ use crate::outcome::{MOST_BYTES, Outcome};
 use crate::remote::Remote;
 use crate::verify::VerifyReport;
 
+/// The intact contents of a remote: see [`Remote::contents`].
 pub struct Contents<'a> {
     remote: &'a Remote,
     verified: &'a VerifyReport,
@@ -35,6 +36,10 @@ impl Remote {
 
 impl Contents<'_> {
     /// The intact outcomes that were read, with intact packs.
+    ///
+    /// # Errors
+    ///
+    /// If the remote cannot be reached, refuses a request, or does not answer in time.
     pub fn outcomes(&self) -> Result<Vec<Outcome>, RemoteError> {
         let names = self.verified.right().filter(|name| layout::is_in(name, layout::RESULTS));
         let keys: Vec<Digest> = names.filter_map(layout::digest_of).collect();
@@ -55,6 +60,10 @@ impl Contents<'_> {
     }
 
     /// The intact bytes of those of these objects that the remote has.
+    ///
+    /// # Errors
+    ///
+    /// If the remote cannot be reached, refuses a request, or does not answer in time.
     pub fn read(&self, digests: &HashSet<Digest>) -> Result<HashMap<Digest, Bytes>, RemoteError> {
         let digests: Vec<Digest> = digests.iter().copied().collect();
         let read = self.remote.each(&digests, |digest| self.read_one(digest));

@@ -3,16 +3,33 @@
 use cache::CacheError;
 use cache::fs::MachineFault;
 
+/// The reason why a remote cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
     /// It cannot be reached, refuses the request, or does not answer in time.
     #[error("the remote `{url}` cannot be used: {why}")]
-    Away { url: String, why: String },
+    Away {
+        /// The address of the remote.
+        url: String,
+        /// The answer, or what was missing.
+        why: String,
+    },
     /// A file in it is damaged, and is not used.
     #[error("the remote `{url}` has an unusable file `{name}`: {why}")]
-    Wrong { url: String, name: String, why: String },
+    Wrong {
+        /// The address of the remote.
+        url: String,
+        /// The name of the file in the remote.
+        name: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// This program was built without the client of such places.
     #[error("the remote `{url}` needs a program that was built with `--features cloud`")]
-    NotBuilt { url: String },
+    NotBuilt {
+        /// The address of the remote.
+        url: String,
+    },
     /// The cache of this machine.
     #[error(transparent)]
     Cache(#[from] CacheError),

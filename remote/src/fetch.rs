@@ -35,6 +35,11 @@ pub(crate) struct FetchCounts {
 
 impl Remote {
     /// Fetches an object into the cache; false if the remote lacks it or has it damaged.
+    ///
+    /// # Errors
+    ///
+    /// If the remote does not answer and [`Settings::require`](crate::Settings) is set, or if the cache cannot be read
+    /// or written.
     pub fn bring(&self, digest: &Digest) -> Result<bool, RemoteError> {
         if self.cache.contains(digest)? {
             return Ok(true);

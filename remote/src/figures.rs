@@ -10,12 +10,19 @@ use crate::storage::ListedFile;
 /// The numbers and sizes of files in a remote, by kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Figures {
+    /// The number of packs.
     pub packs: u64,
+    /// The size of all files of packs.
     pub pack_bytes: u64,
+    /// The number of large objects.
     pub objects: u64,
+    /// The size of all large objects.
     pub object_bytes: u64,
+    /// The number of outcomes.
     pub outcomes: u64,
+    /// The number of logs of runs.
     pub logs: u64,
+    /// The size of all files.
     pub bytes: u64,
 }
 
@@ -44,6 +51,10 @@ impl Remote {
     }
 
     /// Fails for a folder of other files; an empty one may become a remote.
+    ///
+    /// # Errors
+    ///
+    /// If it is a folder of other files, or if the remote does not answer.
     pub fn require_mark(&self) -> Result<(), RemoteError> {
         if !self.is_begun()? && self.place.place().can_list() {
             self.everything()?;
@@ -61,6 +72,11 @@ impl Remote {
         self.place.place().unreadable()
     }
 
+    /// Counts the files of the remote.
+    ///
+    /// # Errors
+    ///
+    /// If the remote cannot list its files or does not answer, or if it is a folder of other files.
     pub fn figures(&self) -> Result<Figures, RemoteError> {
         let mut figures = Figures::default();
         let mut packs = HashSet::new();
@@ -86,6 +102,10 @@ impl Remote {
     }
 
     /// The names and contents of logs of runs.
+    ///
+    /// # Errors
+    ///
+    /// If the remote cannot list its files or does not answer, or if it is a folder of other files.
     pub fn logs(&self) -> Result<Vec<ListedFile>, RemoteError> {
         let mut logs = self.everything()?;
         logs.retain(|log| log.name.split('/').next() == Some(layout::LOGS));
@@ -96,6 +116,11 @@ impl Remote {
         Ok(logs)
     }
 
+    /// The bytes of a log; none if there is no such log.
+    ///
+    /// # Errors
+    ///
+    /// If the remote cannot be reached, refuses a request, or does not answer in time.
     pub fn log(&self, name: &str) -> Result<Option<bytes::Bytes>, RemoteError> {
         const MOST: u64 = 1 << 30;
         match layout::is_log(name) {

@@ -10,10 +10,12 @@ use crate::outcome::{self, Outcome};
 use crate::remote::Remote;
 use crate::storage::ListedFile;
 
+/// The files of a remote that nothing needs: see [`Remote::garbage`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UnusedFiles {
     /// The names of unused files.
     pub unused: Vec<String>,
+    /// The size of the unused files.
     pub bytes: u64,
     /// The names of odd entries, each with what it is not. They stay.
     pub odd: Vec<(String, &'static str)>,
@@ -28,6 +30,10 @@ const KEPT: usize = 2;
 impl Remote {
     /// Finds unused files: leftovers of interrupted pushes, and, with an age in seconds, older
     /// outcomes and logs with the packs and objects that only those outcomes need.
+    ///
+    /// # Errors
+    ///
+    /// If the remote cannot list its files or does not answer, or if it is a folder of other files.
     pub fn garbage(&self, older_than: Option<i64>) -> Result<UnusedFiles, RemoteError> {
         let now = self.cache.fs().now() / 1_000_000_000;
         let all = self.everything()?;
@@ -114,6 +120,11 @@ impl Remote {
         Ok((old, used_packs))
     }
 
+    /// Removes unused files.
+    ///
+    /// # Errors
+    ///
+    /// If the remote does not answer, or refuses to remove a file. Others may be gone by then.
     pub fn remove(&self, collected: &UnusedFiles) -> Result<(), RemoteError> {
         for name in &collected.unused {
             self.place.remove(name).map_err(|refusal| self.give_up(refusal))?;

@@ -40,6 +40,10 @@ fn ignored_key(table: Table, key: &Digest) -> Digest {
 }
 
 /// From now on, what a remote has under this key is not used. Durable with the next commit.
+///
+/// # Errors
+///
+/// If the index of the cache cannot be written.
 pub fn ignore(cache: &Cache, table: Table, key: &Digest) -> Result<(), CacheError> {
     cache.record(IGNORED, &ignored_key(table, key), Vec::new())
 }

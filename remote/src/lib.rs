@@ -5,6 +5,9 @@
 //! the layout. Contents are not trusted: every object is compared with its digest, and no name in a
 //! remote becomes a path.
 
+#![warn(missing_docs)]
+#![warn(clippy::missing_errors_doc)]
+
 mod address;
 mod archive;
 mod checkpoint;

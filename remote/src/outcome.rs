@@ -12,10 +12,13 @@ pub const MOST_BYTES: u64 = 64 << 20;
 /// An outcome of this machine that the remote is not known to have.
 #[derive(Debug, Clone)]
 pub struct Fresh {
+    /// The key of the stage.
     pub key: Digest,
     /// For messages.
     pub name: String,
+    /// The table of its record in the cache.
     pub table: Table,
+    /// The value of its record.
     pub value: Bytes,
     /// The same for equal outcomes.
     pub summary: Digest,
@@ -23,16 +26,23 @@ pub struct Fresh {
     pub objects: Vec<Digest>,
 }
 
+/// An outcome in a remote.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
+    /// The key of the stage.
     pub key: Digest,
+    /// The table of its record in the cache.
     pub table: u8,
+    /// The same for equal outcomes.
     pub summary: Digest,
+    /// The packs with the objects that it refers to.
     pub packs: Vec<Digest>,
+    /// The value of its record.
     pub value: Vec<u8>,
 }
 
 impl Outcome {
+    /// The bytes of its file.
     pub fn encode(&self) -> Bytes {
         // Serialising plain structs to memory cannot fail in postcard.
         let body = postcard::to_stdvec(self).unwrap_or_default();

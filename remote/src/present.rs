@@ -17,6 +17,11 @@ const MOST_PACKS: usize = 32;
 
 impl Remote {
     /// Forgets what the remote was known to have and has no longer: somebody may have removed files.
+    ///
+    /// # Errors
+    ///
+    /// If the remote cannot list its files or does not answer, or if it is a folder of other files. Or if the index of the cache cannot be
+    /// read or written.
     pub fn look_again(&self) -> Result<(), RemoteError> {
         if !self.place.place().can_list() {
             return Ok(());
@@ -75,6 +80,11 @@ impl Remote {
     }
 
     /// Learns all packs that the remote has, also those that it lacked for a time.
+    ///
+    /// # Errors
+    ///
+    /// If the remote cannot list its files or does not answer, or if it is a folder of other files. Or if the index of the cache cannot be
+    /// read or written.
     pub fn learn_all(&self) -> Result<(), RemoteError> {
         if !self.place.place().can_list() || !self.is_begun()? {
             return Ok(());

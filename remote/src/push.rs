@@ -26,26 +26,36 @@ const VOLUME: u64 = 64 << 20;
 pub struct Push<'a> {
     /// In the order in which they are packed.
     pub objects: Vec<(Digest, u64)>,
+    /// Records with their tables, keys and values.
     pub records: Vec<(Table, Digest, Bytes)>,
+    /// The outcomes of stages.
     pub outcomes: Vec<Fresh>,
     /// Logs by name.
     pub logs: Vec<(String, Bytes)>,
+    /// Called with the bytes that were written, and the bytes to write.
     pub progress: &'a (dyn Fn(u64, u64) + Sync),
 }
 
 impl Push<'_> {
+    /// A push without results.
     pub fn nothing() -> Push<'static> {
         let (objects, records, outcomes, logs) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         Push { objects, records, outcomes, logs, progress: &|_, _| {} }
     }
 }
 
+/// The results that a push has written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PushCounts {
+    /// The number of objects.
     pub objects: u64,
+    /// The size of these objects.
     pub bytes: u64,
+    /// The number of records.
     pub records: u64,
+    /// The number of outcomes.
     pub outcomes: u64,
+    /// The number of logs.
     pub logs: u64,
     /// Labels that the remote had lost.
     pub labels: u64,
@@ -58,6 +68,7 @@ pub struct PushCounts {
 }
 
 impl PushCounts {
+    /// True if nothing was written, and nothing is to be reported.
     pub fn is_nothing(&self) -> bool {
         *self == PushCounts::default()
     }
@@ -65,6 +76,10 @@ impl PushCounts {
 
 impl Remote {
     /// True if the remote is known to have this record with a value of this meaning.
+    ///
+    /// # Errors
+    ///
+    /// If the index of the cache cannot be read.
     pub fn has_record(&self, table: Table, key: &Digest, value: &[u8]) -> Result<bool, CacheError> {
         self.with_known(|known| Ok(self.is_known(known, table, key, value)))
     }
@@ -83,12 +98,22 @@ impl Remote {
         }
     }
 
+    /// True if the remote is known to have an outcome under this key.
+    ///
+    /// # Errors
+    ///
+    /// If the index of the cache cannot be read.
     pub fn has_outcome(&self, key: &Digest) -> Result<bool, CacheError> {
         self.with_known(|known| Ok(known.has_outcome(key)))
     }
 
     /// Writes everything that the remote is not known to have. If nothing is new, there is no
     /// request.
+    ///
+    /// # Errors
+    ///
+    /// If the remote is read-only, does not answer, or refuses a request, or if the cache cannot be read or written. What
+    /// was written by then stays, and the next push does the rest.
     pub fn push(&self, push: Push) -> Result<PushCounts, RemoteError> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let mut pushed = PushCounts::default();
@@ -170,12 +195,20 @@ impl Remote {
     }
 
     /// Writes one outcome with objects that the remote has. False if its key has one already.
+    ///
+    /// # Errors
+    ///
+    /// If the remote cannot be reached, refuses a request, or does not answer in time. If the remote is read-only.
     pub fn publish(&self, fresh: &Fresh) -> Result<bool, RemoteError> {
         self.begin()?;
         Ok(matches!(self.push_outcome(fresh)?, OutcomeWrite::New))
     }
 
     /// Tests if there is anything that the remote is not known to have: asks nothing.
+    ///
+    /// # Errors
+    ///
+    /// If the index of the cache cannot be read.
     pub fn has_new(&self, push: &Push) -> Result<bool, CacheError> {
         if !push.outcomes.is_empty()
             || !self.new_objects(&push.objects)?.is_empty()

@@ -28,12 +28,16 @@ use crate::workers::each;
 pub enum Pushing {
     /// During the run, and at its end.
     Always,
+    /// At the end of the run.
     End,
+    /// Only by a command.
     Never,
 }
 
+/// The use of a remote.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Settings {
+    /// The times at which results are written.
     pub push: Pushing,
     /// A remote that cannot be used is an error, instead of a warning.
     pub require: bool,
@@ -61,6 +65,7 @@ pub struct Rules {
     pub is_scoped: fn(Table) -> bool,
 }
 
+/// A remote and the cache of this machine. Requests begin when they are needed.
 #[derive(Debug)]
 pub struct Remote {
     pub(crate) address: Address,
@@ -130,6 +135,11 @@ pub(crate) struct OpenRepair {
 }
 
 impl Remote {
+    /// At the place that the address names. This asks nothing.
+    ///
+    /// # Errors
+    ///
+    /// If the address needs a client that this program was built without.
     pub fn open(
         address: Address,
         settings: Settings,
@@ -180,10 +190,12 @@ impl Remote {
         each(all, self.place.place().at_once(), work)
     }
 
+    /// The address with which it was opened.
     pub fn address(&self) -> &Address {
         &self.address
     }
 
+    /// The settings with which it was opened.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -303,6 +315,10 @@ impl Remote {
     }
 
     /// The next push compares the outcome in the remote with that of this machine.
+    ///
+    /// # Errors
+    ///
+    /// If the index of the cache cannot be read or written.
     pub fn forget_outcome(&self, key: &Digest) -> Result<(), CacheError> {
         self.with_known(|known| known.forget_outcome(&self.cache, &self.url, key))
     }
@@ -355,6 +371,11 @@ impl Remote {
 
     /// The outcome under a key, if the remote has one. Its objects are known afterwards, and come
     /// when they are read.
+    ///
+    /// # Errors
+    ///
+    /// If the remote does not answer and [`Settings::require`](crate::Settings) is set, or if the index of the cache cannot be read or
+    /// written.
     pub fn outcome(&self, key: &Digest) -> Result<Option<Bytes>, RemoteError> {
         if !self.is_first_question(key) || !self.is_begun()? {
             return Ok(None);
@@ -378,6 +399,11 @@ impl Remote {
     }
 
     /// The present outcome under a key; unlike [`Remote::outcome`], every call asks.
+    ///
+    /// # Errors
+    ///
+    /// If the remote does not answer and [`Settings::require`](crate::Settings) is set, or if the index of the cache cannot be read or
+    /// written.
     pub fn look_up(&self, key: &Digest) -> Result<Option<Bytes>, RemoteError> {
         if !self.is_begun()? {
             return Ok(None);
@@ -395,6 +421,11 @@ impl Remote {
 
     /// Makes records of a scope known; true if there were new ones. The scope is one of this
     /// process: what it pushes is found under it.
+    ///
+    /// # Errors
+    ///
+    /// If the remote does not answer and [`Settings::require`](crate::Settings) is set, or if the index of the cache cannot be read or
+    /// written.
     pub fn scope(&self, scope: &Digest) -> Result<bool, RemoteError> {
         let is_read = {
             let mut state = self.state();
@@ -433,6 +464,10 @@ impl Remote {
     }
 
     /// From now on, records are read under this scope alone. Under all others they are only written.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Remote::scope`].
     pub fn read_only_under(&self, scope: &Digest) -> Result<(), RemoteError> {
         self.state().only = Some(*scope);
         self.scope(scope).map(drop)
@@ -452,6 +487,10 @@ impl Remote {
     }
 
     /// Tests if the remote is known to have an object, even if it cannot be fetched now.
+    ///
+    /// # Errors
+    ///
+    /// If the index of the cache cannot be read.
     pub fn lists(&self, digest: &Digest) -> Result<bool, CacheError> {
         self.with_known(|known| Ok(known.find(digest).is_some()))
     }
@@ -459,6 +498,10 @@ impl Remote {
     /// Tests which objects the remote has, as far as this machine knows: asks nothing. Includes what
     /// other processes have learned since: an outcome that one of them has recorded may name objects
     /// that are in the remote alone.
+    ///
+    /// # Errors
+    ///
+    /// If the index of the cache cannot be read.
     pub fn knows(&self, digests: &[Digest]) -> Result<Vec<bool>, CacheError> {
         let known = self.knew(digests)?;
         match known.contains(&false) && self.catches_up()? {

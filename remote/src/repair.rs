@@ -34,6 +34,7 @@ pub struct Salvage {
     /// The keys of outcomes with objects that their packs do not list: those of a pack without an index,
     /// or of a pack that they do not name.
     pub unlisted: BTreeSet<Digest>,
+    /// The files that [`Remote::end_repair`] removes.
     pub damaged: DamagedFiles,
 }
 
@@ -155,6 +156,10 @@ fn unreadable_packs(
 impl Remote {
     /// Fetches the intact contents of damaged packs, and makes them unknown, so that the next push
     /// writes them again. Removes only files from which nothing can be read.
+    ///
+    /// # Errors
+    ///
+    /// If the remote does not answer, or refuses a request, or if the cache cannot be read or written.
     pub fn begin_repair(&self, verified: &VerifyReport) -> Result<Salvage, RemoteError> {
         let mut salvage = Salvage::default();
         if verified.wrong.is_empty() {
@@ -237,6 +242,10 @@ impl Remote {
 
     /// Removes the damaged files, after a push has written everything that is left of them. Returns
     /// the names of all removed files.
+    ///
+    /// # Errors
+    ///
+    /// If the remote does not answer, or refuses to remove a file. Others may be gone by then.
     pub fn end_repair(&self, damaged: DamagedFiles) -> Result<Vec<String>, RemoteError> {
         let DamagedFiles { names, mut removed } = damaged;
         // Parts of these results are gone.

@@ -15,12 +15,16 @@ use crate::storage::{ListedFile, Refusal, Storage};
 /// The number of operations that were begun, by kind.
 #[derive(Debug, Default)]
 pub struct Requests {
+    /// Reads of files and sizes.
     pub read: AtomicU64,
+    /// Writes and removals.
     pub written: AtomicU64,
+    /// Listings.
     pub listed: AtomicU64,
 }
 
 impl Requests {
+    /// The number of all operations.
     pub fn all(&self) -> u64 {
         [&self.read, &self.written, &self.listed]
             .map(|one| one.load(Ordering::Relaxed))

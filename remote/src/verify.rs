@@ -28,10 +28,12 @@ struct Files<'a> {
     large: &'a BTreeMap<Digest, u64>,
 }
 
+/// The result of reading a whole remote.
 #[derive(Debug, Clone, Default)]
 pub struct VerifyReport {
     /// The number of files that were read.
     pub read: u64,
+    /// The bytes that were read.
     pub bytes: u64,
     /// The names of damaged files, each with a reason.
     pub wrong: Vec<(String, String)>,
@@ -59,12 +61,20 @@ impl VerifyReport {
 impl Remote {
     /// Reads all files and compares them with their digests and with each other. Also finds files that are
     /// missing: the files of packs, and large objects.
+    ///
+    /// # Errors
+    ///
+    /// If the remote cannot list its files or does not answer, or if it is a folder of other files.
     pub fn verify(&self, progress: &dyn Fn(u64, u64)) -> Result<VerifyReport, RemoteError> {
         self.verify_rest(&HashSet::new(), progress)
     }
 
     /// The same after a repair that has removed some files: those that were right before and were kept are
     /// not read again.
+    ///
+    /// # Errors
+    ///
+    /// If the remote cannot list its files or does not answer, or if it is a folder of other files.
     pub fn verify_again(
         &self,
         before: &VerifyReport,
