@@ -108,9 +108,10 @@ impl Layout {
         }
         let text = String::from_utf8_lossy(&bytes);
         let found = text.chars().filter(|letter| !letter.is_control()).take(40).collect();
-        match is_like_a_mark(&bytes) || self.is_tagged(fs) {
-            true => Err(CacheError::DamagedMark { dir, path, found }),
-            false => Err(CacheError::NotACache { dir, found }),
+        if is_like_a_mark(&bytes) || self.is_tagged(fs) {
+            Err(CacheError::DamagedMark { dir, path, found })
+        } else {
+            Err(CacheError::NotACache { dir, found })
         }
     }
 

@@ -75,10 +75,10 @@ fn is_exhausted() -> bool {
 fn noted(given: *mut u8, bytes: usize) -> *mut u8 {
     // A thread that gets as much again has not been aborted: it had a way on. Less may be for the
     // message of the abort itself.
-    match given.is_null() {
-        true => REFUSED.set(bytes.max(1)),
-        false if REFUSED.get() > 0 && bytes >= REFUSED.get() => REFUSED.set(0),
-        false => {}
+    if given.is_null() {
+        REFUSED.set(bytes.max(1))
+    } else if REFUSED.get() > 0 && bytes >= REFUSED.get() {
+        REFUSED.set(0)
     }
     given
 }

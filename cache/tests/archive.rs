@@ -109,9 +109,10 @@ fn a_missing_or_short_volume_is_named_and_the_rest_comes_in() {
         fill(&cache, 1);
         pack_to(&cache, "/a", &[]).unwrap();
         let path = "/a/volume-0002.pack";
-        match is_missing {
-            true => fs.remove_file(path.into()).unwrap(),
-            false => fs.open(path.into(), Open::ReadWrite).unwrap().set_len(1000).unwrap(),
+        if is_missing {
+            fs.remove_file(path.into()).unwrap()
+        } else {
+            fs.open(path.into(), Open::ReadWrite).unwrap().set_len(1000).unwrap()
         }
         let other = elsewhere(&fs);
         let taken = unpack_into(&other, &["/a"]).unwrap();

@@ -564,9 +564,10 @@ struct Unreadable(i32);
 
 impl Interceptor for Unreadable {
     fn before(&self, call: Call, path: &Utf8Path) -> std::io::Result<()> {
-        match call == Call::Open && path.file_name() == Some("stat.idx") {
-            true => Err(std::io::Error::from_raw_os_error(self.0)),
-            false => Ok(()),
+        if call == Call::Open && path.file_name() == Some("stat.idx") {
+            Err(std::io::Error::from_raw_os_error(self.0))
+        } else {
+            Ok(())
         }
     }
 }

@@ -156,9 +156,10 @@ impl Remote {
         // A request may have been repeated because its first answer was lost.
         let there = self.place.get(&name, MOST_BYTES).map_err(|refusal| self.give_up(refusal))?;
         let there = there.and_then(|bytes| CheckpointLabel::decode(&bytes, key, checkpoint.number));
-        Ok(match there.is_some_and(|there| there == written) {
-            true => CheckpointWrite::Written,
-            false => CheckpointWrite::Taken,
+        Ok(if there.is_some_and(|there| there == written) {
+            CheckpointWrite::Written
+        } else {
+            CheckpointWrite::Taken
         })
     }
 

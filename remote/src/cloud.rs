@@ -84,9 +84,12 @@ impl Cloud {
                 Err(Error::NotFound { .. }) => return Ok(None),
                 other => other.map_err(refusal)?,
             };
-            let too_long = || match is_part {
-                true => Err(Refusal(format!("`{shown}` is larger than the limit of {most} bytes"))),
-                false => Ok(Some(Bytes::new())),
+            let too_long = || {
+                if is_part {
+                    Err(Refusal(format!("`{shown}` is larger than the limit of {most} bytes")))
+                } else {
+                    Ok(Some(Bytes::new()))
+                }
             };
             let expected = found.range.end.saturating_sub(found.range.start);
             if expected > most {

@@ -123,12 +123,11 @@ impl Remote {
     /// If the remote cannot be reached, refuses a request, or does not answer in time.
     pub fn log(&self, name: &str) -> Result<Option<bytes::Bytes>, RemoteError> {
         const MOST: u64 = 1 << 30;
-        match layout::is_log(name) {
-            true => {
-                let found = self.place.get(&layout::log(name), MOST);
-                found.map_err(|refusal| self.give_up(refusal))
-            }
-            false => Ok(None),
+        if layout::is_log(name) {
+            let found = self.place.get(&layout::log(name), MOST);
+            found.map_err(|refusal| self.give_up(refusal))
+        } else {
+            Ok(None)
         }
     }
 }

@@ -51,11 +51,14 @@ impl Remote {
         let newest = newest(&all);
         let is_kept = |id: &Digest| {
             let written = newest.get(id).copied().unwrap_or(0);
-            match indexes.contains_key(id) {
-                false => written > now - GRACE,
-                true if used_packs.contains(id) => true,
-                true if superseded.contains(id) && !labelled.contains(id) => written > now - GRACE,
-                true => older_than.is_none_or(|age| written >= now - age),
+            if !indexes.contains_key(id) {
+                written > now - GRACE
+            } else if used_packs.contains(id) {
+                true
+            } else if superseded.contains(id) && !labelled.contains(id) {
+                written > now - GRACE
+            } else {
+                older_than.is_none_or(|age| written >= now - age)
             }
         };
         let live: HashSet<Digest> = indexes

@@ -360,9 +360,10 @@ impl Remote {
         // Last, since it makes the volumes a pack.
         self.write(&layout::index(&index.id), index.bytes().clone())?;
         // Labels lead to records: a pack without any needs none.
-        let scopes: Vec<Digest> = match records.is_empty() {
-            true => Vec::new(),
-            false => self.state().scopes.iter().copied().collect(),
+        let scopes: Vec<Digest> = if records.is_empty() {
+            Vec::new()
+        } else {
+            self.state().scopes.iter().copied().collect()
         };
         let id = index.id;
         self.push_labels(scopes.into_iter().map(|scope| (scope, id)).collect())?;
@@ -419,17 +420,17 @@ impl Remote {
         };
         let name = layout::result(&fresh.key);
         let is_replaced = self.state().repair.outcomes.contains(&fresh.key);
-        let written = match is_replaced {
-            true => {
-                let replaced = self.place.replace(&name, outcome.encode());
-                replaced.map_err(|refusal| self.give_up(refusal))?;
-                let mut state = self.state();
-                state.repair.outcomes.remove(&fresh.key);
-                state.repair.replaced.insert(name);
-                OutcomeWrite::New
-            }
-            false if self.write(&name, outcome.encode())? => OutcomeWrite::New,
-            false => self.compare(fresh, &name)?,
+        let written = if is_replaced {
+            let replaced = self.place.replace(&name, outcome.encode());
+            replaced.map_err(|refusal| self.give_up(refusal))?;
+            let mut state = self.state();
+            state.repair.outcomes.remove(&fresh.key);
+            state.repair.replaced.insert(name);
+            OutcomeWrite::New
+        } else if self.write(&name, outcome.encode())? {
+            OutcomeWrite::New
+        } else {
+            self.compare(fresh, &name)?
         };
         if !matches!(written, OutcomeWrite::Conflict(_)) {
             self.with_known(|known| known.keep_outcome(&self.cache, &self.url, &fresh.key))?;

@@ -504,10 +504,7 @@ impl Remote {
     /// If the index of the cache cannot be read.
     pub fn knows(&self, digests: &[Digest]) -> Result<Vec<bool>, CacheError> {
         let known = self.knew(digests)?;
-        match known.contains(&false) && self.catches_up()? {
-            true => self.knew(digests),
-            false => Ok(known),
-        }
+        if known.contains(&false) && self.catches_up()? { self.knew(digests) } else { Ok(known) }
     }
 
     /// Learns what other processes have learned, unless nothing was committed since the last time.

@@ -410,9 +410,8 @@ impl Remote {
                 keys.insert(key);
                 continue;
             };
-            let is_damaged = |id: &Digest| match found.indexes.contains_key(id) {
-                true => found.packs.contains(id),
-                false => true,
+            let is_damaged = |id: &Digest| {
+                if found.indexes.contains_key(id) { found.packs.contains(id) } else { true }
             };
             let is_left = outcome.packs.iter().any(|id| found.unreadable.contains(id));
             // It may lack objects although its packs are intact.

@@ -272,12 +272,11 @@ fn assert_lies_are_found(url: &str) {
     let mut lost = 0;
     for bytes in contents() {
         let digest = Digest::of(&bytes);
-        match reader.remote.bring(&digest).unwrap() {
-            true => assert_eq!(reader.cache.read(&digest).unwrap(), bytes),
-            false => {
-                lost += 1;
-                assert!(!reader.cache.contains(&digest).unwrap());
-            }
+        if reader.remote.bring(&digest).unwrap() {
+            assert_eq!(reader.cache.read(&digest).unwrap(), bytes)
+        } else {
+            lost += 1;
+            assert!(!reader.cache.contains(&digest).unwrap());
         }
     }
     assert_eq!(lost, 2, "the large object and one of the pack");

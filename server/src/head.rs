@@ -76,9 +76,10 @@ fn path(target: &str) -> Result<String, Refusal> {
     let is_good = path.len() <= LONGEST_PATH
         && path.bytes().all(is_plain)
         && parts.is_some_and(|parts| parts.is_empty() || parts.split('/').all(is_part));
-    match is_good {
-        true => Ok(path.to_owned()),
-        false => Err(Refusal::new(400, "the path has encoded or unusual characters")),
+    if is_good {
+        Ok(path.to_owned())
+    } else {
+        Err(Refusal::new(400, "the path has encoded or unusual characters"))
     }
 }
 

@@ -78,10 +78,8 @@ fn converse(mut peer: Peer, rules: &Rules, service: &dyn Service) {
         // The client left.
         Ok(None) | Err(_) => return,
     };
-    let request = request.and_then(|request| match peer.keeps_its_place() {
-        true => Ok(request),
-        false => Err(too_many()),
-    });
+    let request = request
+        .and_then(|request| if peer.keeps_its_place() { Ok(request) } else { Err(too_many()) });
     let refused = request.and_then(|request| service.answer(&request, &mut peer)).err();
     if let (Some(refusal), None) = (refused, peer.status) {
         // If the client is gone, nobody has to know.

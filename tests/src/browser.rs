@@ -197,11 +197,12 @@ impl Drop for Browser {
 pub fn program() -> Result<PathBuf, String> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../tools/chromium.sh");
     let found = Command::new("bash").args([script, "--check"]).output().unwrap();
-    match found.status.success() {
-        true => Ok(PathBuf::from(String::from_utf8(found.stdout).unwrap().trim())),
-        false => Err(format!(
+    if found.status.success() {
+        Ok(PathBuf::from(String::from_utf8(found.stdout).unwrap().trim()))
+    } else {
+        Err(format!(
             "{}run tools/chromium.sh, as `make test` does",
             String::from_utf8_lossy(&found.stderr)
-        )),
+        ))
     }
 }

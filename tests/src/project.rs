@@ -260,9 +260,10 @@ pub fn copy_folder(from: &Path, to: &Path, without: &[&str]) {
         if without.iter().any(|own| name == *own) {
             continue;
         }
-        match entry.file_type().unwrap().is_dir() {
-            true => copy_folder(&entry.path(), &to.join(&name), &[]),
-            false => drop(std::fs::copy(entry.path(), to.join(&name)).unwrap()),
+        if entry.file_type().unwrap().is_dir() {
+            copy_folder(&entry.path(), &to.join(&name), &[])
+        } else {
+            std::fs::copy(entry.path(), to.join(&name)).unwrap();
         }
     }
 }

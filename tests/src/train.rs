@@ -250,9 +250,10 @@ impl State {
 fn once(weights: Bytes) -> Result<Bytes, StageError> {
     let length = weights.len() / REPEATED;
     let is_whole = weights.chunks(length.max(1)).all(|part| *part == weights[..length]);
-    match is_whole && length > 0 {
-        true => Ok(weights.slice(..length)),
-        false => Err(StageError::failed("these are no weights")),
+    if is_whole && length > 0 {
+        Ok(weights.slice(..length))
+    } else {
+        Err(StageError::failed("these are no weights"))
     }
 }
 

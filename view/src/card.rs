@@ -94,9 +94,10 @@ pub fn card(
             text.push_str(&format!("| {} | {} |\n", plain(name), number(*value)));
         }
     }
-    text.push_str(match is_graph(spec) {
-        true => "\nMade with throstle for programs that run ONNX graphs.\n",
-        false => "\nMade with throstle; `throstle say DIR \"text\"` speaks with these files.\n",
+    text.push_str(if is_graph(spec) {
+        "\nMade with throstle for programs that run ONNX graphs.\n"
+    } else {
+        "\nMade with throstle; `throstle say DIR \"text\"` speaks with these files.\n"
     });
     Ok(text)
 }
@@ -181,9 +182,10 @@ fn licences(pipeline: &Pipeline, spec: &StageSpec) -> String {
         let license = asset.license.as_deref().unwrap_or("unknown licence");
         text.push_str(&format!("- made from `{}`: {}\n", plain(name), plain(license)));
     }
-    match spec.licenses.is_empty() {
-        true => "No licence is known: add one before you publish.\n".to_owned() + &text,
-        false => text,
+    if spec.licenses.is_empty() {
+        "No licence is known: add one before you publish.\n".to_owned() + &text
+    } else {
+        text
     }
 }
 
@@ -267,9 +269,10 @@ fn is_measure(kind: &Kind, parameters: &Parameters, name: &str) -> bool {
 }
 
 fn number(value: f64) -> String {
-    match value.fract() == 0.0 && value.abs() < 1e15 {
-        true => format!("{value}"),
-        false => format!("{value:.4}"),
+    if value.fract() == 0.0 && value.abs() < 1e15 {
+        format!("{value}")
+    } else {
+        format!("{value:.4}")
     }
 }
 
@@ -282,9 +285,10 @@ fn plain(text: &str) -> String {
 /// A string of YAML.
 fn quoted(text: &str) -> String {
     let is_plain = |sign: char| sign.is_ascii_alphanumeric() || "-._/".contains(sign);
-    match !text.is_empty() && text.chars().all(is_plain) {
-        true => text.to_owned(),
-        false => serde_json::Value::from(text).to_string(),
+    if !text.is_empty() && text.chars().all(is_plain) {
+        text.to_owned()
+    } else {
+        serde_json::Value::from(text).to_string()
     }
 }
 

@@ -144,9 +144,10 @@ impl StageChange {
             self.items = Some(ItemCounts::of(&diff));
             // The key of a source says that its files changed, and its items say which.
             if self.reasons.as_ref().is_some_and(Vec::is_empty) {
-                let reasons = match self.gives_the_same {
-                    true => vec![Reason::FilesChanged],
-                    false => diff.examples("output"),
+                let reasons = if self.gives_the_same {
+                    vec![Reason::FilesChanged]
+                } else {
+                    diff.examples("output")
                 };
                 self.reasons = Some(reasons.iter().map(ToString::to_string).collect());
             }

@@ -15,9 +15,10 @@ pub fn course(course: &Course) -> String {
 pub fn expected(expected: &ExpectedCourse) -> String {
     let count = |steps: f64| units::count(steps.round().max(0.0) as u64);
     let bounds = expected.bounds;
-    let bounds = match bounds.low < bounds.high {
-        true => format!(" ({} to {})", count(bounds.low), count(bounds.high)),
-        false => String::new(),
+    let bounds = if bounds.low < bounds.high {
+        format!(" ({} to {})", count(bounds.low), count(bounds.high))
+    } else {
+        String::new()
     };
     let course = &expected.course;
     let steps = units::counted(course.timetable.steps, "step");

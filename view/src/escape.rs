@@ -34,9 +34,10 @@ pub fn told_apart(text: &str) -> Cow<'_, str> {
     }
     let told = words(text).map(|word| {
         let composed: String = word.nfc().collect();
-        match forms.contains_key(&composed) && word != composed {
-            true => escaped(word, &composed),
-            false => word.to_owned(),
+        if forms.contains_key(&composed) && word != composed {
+            escaped(word, &composed)
+        } else {
+            word.to_owned()
         }
     });
     Cow::Owned(told.collect())
@@ -56,9 +57,12 @@ fn is_between(letter: char) -> bool {
 
 /// The word with each character that its composed form lacks as a number.
 fn escaped(word: &str, composed: &str) -> String {
-    let shown = |letter: char| match letter.is_ascii() || composed.contains(letter) {
-        true => letter.to_string(),
-        false => format!("\\u{{{:x}}}", u32::from(letter)),
+    let shown = |letter: char| {
+        if letter.is_ascii() || composed.contains(letter) {
+            letter.to_string()
+        } else {
+            format!("\\u{{{:x}}}", u32::from(letter))
+        }
     };
     word.chars().map(shown).collect()
 }

@@ -57,9 +57,10 @@ impl EstimateText<'_> {
     /// Without the bounds of its figures if the table is too wide for the terminal with them.
     fn fitted(&self, table: impl Fn(Shown) -> Table) -> String {
         let whole = table(band);
-        match self.paint.columns.is_some_and(|columns| whole.is_wider_than(columns)) {
-            true => table(likely).render(self.paint.columns),
-            false => whole.render(None),
+        if self.paint.columns.is_some_and(|columns| whole.is_wider_than(columns)) {
+            table(likely).render(self.paint.columns)
+        } else {
+            whole.render(None)
         }
     }
 
@@ -280,9 +281,10 @@ pub fn likely(figure: Figure, unit: fn(f64) -> String) -> String {
 pub fn band(figure: Figure, unit: fn(f64) -> String) -> String {
     let Figure { low, likely, high } = figure;
     let (low_text, text, high_text) = (unit(low), unit(likely), unit(high));
-    match high - low <= EXACT * likely || (low_text == text && text == high_text) {
-        true => text,
-        false => format!("{text} ({low_text} to {high_text})"),
+    if high - low <= EXACT * likely || (low_text == text && text == high_text) {
+        text
+    } else {
+        format!("{text} ({low_text} to {high_text})")
     }
 }
 
@@ -312,9 +314,10 @@ pub fn left_text(estimate: &Estimate, pipeline: &Pipeline) -> String {
 fn left_of_exports(pipeline: &Pipeline) -> String {
     let exporting = pipeline.stages.iter().filter(|spec| !spec.exports.is_empty());
     let names: Vec<&str> = exporting.map(|spec| spec.name.as_str()).collect();
-    match names.is_empty() {
-        true => "left to do: nothing".to_owned(),
-        false => format!("left to do: the exports of {}", clean(&names.join(", "))),
+    if names.is_empty() {
+        "left to do: nothing".to_owned()
+    } else {
+        format!("left to do: the exports of {}", clean(&names.join(", ")))
     }
 }
 

@@ -59,9 +59,6 @@ impl Paint {
     }
 
     fn wrap(self, code: &str, text: &str) -> String {
-        match self.colour {
-            true => format!("\u{1b}[{code}m{text}\u{1b}[0m"),
-            false => text.to_owned(),
-        }
+        if self.colour { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
 }

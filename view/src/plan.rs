@@ -88,10 +88,7 @@ fn counts(stage: &PlannedStage) -> String {
     if stage.seconds >= WORTH_TELLING {
         parts.push(format!("about {}", units::seconds(stage.seconds)));
     }
-    match parts.is_empty() {
-        true => String::new(),
-        false => format!(": {}", parts.join(", ")),
-    }
+    if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", ")) }
 }
 
 #[cfg(test)]

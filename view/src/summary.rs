@@ -158,10 +158,11 @@ impl Summary {
         if !worked.is_empty() {
             let whole = self.executed_table(&worked, band);
             let is_wide = |columns| whole.is_wider_than(columns);
-            text = match paint.columns.is_some_and(is_wide) {
+            text = if paint.columns.is_some_and(is_wide) {
                 // The bounds stand in the last line, for all stages together.
-                true => self.executed_table(&worked, likely).render(paint.columns),
-                false => whole.render(None),
+                self.executed_table(&worked, likely).render(paint.columns)
+            } else {
+                whole.render(None)
             };
         }
         if !rested.is_empty() {

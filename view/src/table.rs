@@ -131,9 +131,12 @@ impl Table {
         let mut text = String::new();
         for row in std::iter::once(&headings).chain(&self.rows) {
             let cell = |column: &usize| row.get(*column).map_or("", String::as_str);
-            let broken = |(column, width): (&usize, &usize)| match self.columns[*column].is_number {
-                true => vec![cell(column).to_owned()],
-                false => wrap(cell(column), *width, 0),
+            let broken = |(column, width): (&usize, &usize)| {
+                if self.columns[*column].is_number {
+                    vec![cell(column).to_owned()]
+                } else {
+                    wrap(cell(column), *width, 0)
+                }
             };
             let cells: Vec<Vec<String>> = shown.iter().zip(widths).map(broken).collect();
             for at in 0..cells.iter().map(Vec::len).max().unwrap_or(0) {
@@ -153,9 +156,10 @@ impl Table {
             if !line.is_empty() || column != &shown[0] {
                 line.push_str("  ");
             }
-            match self.columns[*column].is_number {
-                true => line.extend([padding.as_str(), cell]),
-                false => line.extend([cell, padding.as_str()]),
+            if self.columns[*column].is_number {
+                line.extend([padding.as_str(), cell])
+            } else {
+                line.extend([cell, padding.as_str()])
             }
         }
         line

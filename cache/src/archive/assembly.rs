@@ -19,9 +19,10 @@ pub struct Assembly<'a> {
 impl<'a> Assembly<'a> {
     pub fn begin(cache: &'a Cache, of: Digest) -> Result<Assembly<'a>, CacheError> {
         let shared: &Shared = &cache.0;
-        let file = match cache.contains(&of)? {
-            true => None,
-            false => Some(shared.fs.open(&shared.waiting_path()?, Open::CreateNew)?),
+        let file = if cache.contains(&of)? {
+            None
+        } else {
+            Some(shared.fs.open(&shared.waiting_path()?, Open::CreateNew)?)
         };
         Ok(Assembly { shared, of, hasher: Hasher::new(), size: 0, file })
     }

@@ -118,11 +118,10 @@ impl<I: Interceptor> Fs for Layer<I> {
 
     /// One operation if the interceptor may be bypassed, else many.
     fn remove_dir_all(&self, path: &Utf8Path) -> FsResult<()> {
-        match self.interceptor.may_be_passed() {
-            true => around(&*self.interceptor, Call::RemoveDir, path, || {
-                self.below.remove_dir_all(path)
-            }),
-            false => remove_tree(self, path),
+        if self.interceptor.may_be_passed() {
+            around(&*self.interceptor, Call::RemoveDir, path, || self.below.remove_dir_all(path))
+        } else {
+            remove_tree(self, path)
         }
     }
 

@@ -331,9 +331,10 @@ impl Ledger {
 
     /// Continuing after the cache was removed or moved would recreate an old one, or mix two.
     pub fn require_in_place(&self) -> Result<(), CacheError> {
-        match self.gate.is_in_place(&*self.outside, &self.layout)? {
-            true => Ok(()),
-            false => Err(CacheError::Gone { dir: self.layout.dir.clone() }),
+        if self.gate.is_in_place(&*self.outside, &self.layout)? {
+            Ok(())
+        } else {
+            Err(CacheError::Gone { dir: self.layout.dir.clone() })
         }
     }
 

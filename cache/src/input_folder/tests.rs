@@ -66,9 +66,12 @@ fn contents(paths: &[Utf8PathBuf]) -> Vec<String> {
 }
 
 fn files_below(folder: &Utf8Path) -> usize {
-    let below = |entry: fs::DirEntry| match entry.file_type().unwrap().is_dir() {
-        true => files_below(Utf8Path::from_path(&entry.path()).unwrap()),
-        false => 1,
+    let below = |entry: fs::DirEntry| {
+        if entry.file_type().unwrap().is_dir() {
+            files_below(Utf8Path::from_path(&entry.path()).unwrap())
+        } else {
+            1
+        }
     };
     fs::read_dir(folder).unwrap().map(|entry| below(entry.unwrap())).sum()
 }

@@ -85,10 +85,8 @@ fn hash_one(
     let row = section.row(differing.index).filter(|row| row.what() == What::File)?;
     let found = differing.found.as_ref()?;
     let hashed_ns = fs.now();
-    let before = match found.at.elapsed() < FRESH {
-        true => found.stat,
-        false => folder.stat(section, &row).ok()?,
-    };
+    let before =
+        if found.at.elapsed() < FRESH { found.stat } else { folder.stat(section, &row).ok()? };
     // Files that the kernel generates occupy no blocks.
     let is_on_disk = is_regular(&before) && before.st_blocks as u64 > 0;
     let file = is_on_disk.then(|| folder.open(section, &row))?.ok()?;

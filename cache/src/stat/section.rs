@@ -273,10 +273,7 @@ impl Section {
     /// Like [`Section::position`], but fast if the entry is at the expected index.
     pub fn position_near(&self, path: &str, expected: usize) -> Option<usize> {
         let here = self.row(expected).map(|row| self.parts(&row));
-        match here == Some(split(path)) {
-            true => Some(expected),
-            false => self.position(path),
-        }
+        if here == Some(split(path)) { Some(expected) } else { self.position(path) }
     }
 
     /// Pairs of entries with different contents in two sections.

@@ -149,9 +149,10 @@ impl Cache {
         report.objects += shared.discard_orphans(&plan.orphans, &folder)?;
         writer.start_new_packs(shared.ledger())?;
         for number in &plan.packs {
-            match repack(shared, &mut writer, *number, &plan.packs, &folder)? {
-                true => report.packs += 1,
-                false => report.busy_packs += 1,
+            if repack(shared, &mut writer, *number, &plan.packs, &folder)? {
+                report.packs += 1
+            } else {
+                report.busy_packs += 1
             }
         }
         self.tidy()?;

@@ -176,9 +176,10 @@ impl Cache {
 impl Emptied {
     fn remove(&mut self, fs: &dyn Fs, path: &Utf8Path) -> FsResult<()> {
         let is_dir = fs.symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir());
-        let (bytes, removed) = match is_dir {
-            true => (bytes_under(fs, path)?, fs.remove_dir_all(path)),
-            false => (size_of(fs, path)?, fs.remove_file(path)),
+        let (bytes, removed) = if is_dir {
+            (bytes_under(fs, path)?, fs.remove_dir_all(path))
+        } else {
+            (size_of(fs, path)?, fs.remove_file(path))
         };
         match removed {
             Ok(()) => self.bytes += bytes,

@@ -189,11 +189,10 @@ impl Timetable {
     pub fn check(&self, has_held_out: bool) -> Result<(), StageError> {
         let idle = self.idle(has_held_out);
         let joined = |part: fn(&Idle) -> &str| idle.iter().map(part).collect::<Vec<_>>().join("; ");
-        match idle.is_empty() {
-            true => Ok(()),
-            false => {
-                Err(StageError::with_help(joined(|idle| &idle.message), joined(|idle| &idle.help)))
-            }
+        if idle.is_empty() {
+            Ok(())
+        } else {
+            Err(StageError::with_help(joined(|idle| &idle.message), joined(|idle| &idle.help)))
         }
     }
 
@@ -289,9 +288,10 @@ impl Course {
 
     /// Passes over the clips.
     pub fn passes(&self) -> f64 {
-        match self.rows_of_pass > 0.0 {
-            true => self.timetable.steps as f64 / self.steps_of_pass(),
-            false => 0.0,
+        if self.rows_of_pass > 0.0 {
+            self.timetable.steps as f64 / self.steps_of_pass()
+        } else {
+            0.0
         }
     }
 }

@@ -207,9 +207,8 @@ impl Chunk {
         for item in &self.items {
             // Both are sorted: with equal counts, the names are equal.
             let has_all = item.fields.len() == names.len();
-            let fields = item.fields.iter().enumerate().map(|(at, (name, value))| match has_all {
-                true => (at as u32, value),
-                false => (number(name), value),
+            let fields = item.fields.iter().enumerate().map(|(at, (name, value))| {
+                if has_all { (at as u32, value) } else { (number(name), value) }
             });
             items.push((&*item.id, fields.collect()));
         }

@@ -138,9 +138,10 @@ pub struct Comparison {
 impl Comparison {
     /// The side that is measured, beside which the other is a bound: with its text.
     pub fn measure(&self) -> (&Whole, &str) {
-        match self.left.is_measured() && !self.left.has_base() {
-            true => (&self.left, &self.sides[0]),
-            false => (&self.right, &self.sides[1]),
+        if self.left.is_measured() && !self.left.has_base() {
+            (&self.left, &self.sides[0])
+        } else {
+            (&self.right, &self.sides[1])
         }
     }
 }

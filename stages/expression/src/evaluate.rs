@@ -97,9 +97,10 @@ impl Aggregate {
         let passed = |test: &Test| -> Result<f64, Lacks> {
             let passed = sentences.iter().map(|fields| test.of(fields));
             let passed = passed.collect::<Result<Vec<bool>, _>>()?;
-            match passed.is_empty() {
-                true => Err(Lacks::Sentences),
-                false => Ok(passed.into_iter().filter(|passed| *passed).count() as f64),
+            if passed.is_empty() {
+                Err(Lacks::Sentences)
+            } else {
+                Ok(passed.into_iter().filter(|passed| *passed).count() as f64)
             }
         };
         Ok(match self {

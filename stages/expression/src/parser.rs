@@ -108,13 +108,12 @@ impl Parser {
 
     fn negated(&mut self) -> Result<Node, Fault> {
         let start = self.span().start;
-        match self.take_word("not") {
-            false => self.comparison(),
-            true => {
-                let inner = self.deeper(Parser::negated)?;
-                let span = start..inner.span.end;
-                Ok(Node { what: What::Not(Box::new(inner)), span })
-            }
+        if self.take_word("not") {
+            let inner = self.deeper(Parser::negated)?;
+            let span = start..inner.span.end;
+            Ok(Node { what: What::Not(Box::new(inner)), span })
+        } else {
+            self.comparison()
         }
     }
 
@@ -174,13 +173,12 @@ impl Parser {
 
     fn negative(&mut self) -> Result<Node, Fault> {
         let start = self.span().start;
-        match self.take_sign("-") {
-            false => self.single(),
-            true => {
-                let inner = self.deeper(Parser::negative)?;
-                let span = start..inner.span.end;
-                Ok(Node { what: What::Negative(Box::new(inner)), span })
-            }
+        if self.take_sign("-") {
+            let inner = self.deeper(Parser::negative)?;
+            let span = start..inner.span.end;
+            Ok(Node { what: What::Negative(Box::new(inner)), span })
+        } else {
+            self.single()
         }
     }
 
@@ -212,10 +210,7 @@ impl Parser {
     /// Takes the closing bracket; returns its end.
     fn close(&mut self) -> Result<usize, Fault> {
         let end = self.span().end;
-        match self.take_sign(")") {
-            true => Ok(end),
-            false => Err(self.unexpected("`)`")),
-        }
+        if self.take_sign(")") { Ok(end) } else { Err(self.unexpected("`)`")) }
     }
 
     fn deeper(

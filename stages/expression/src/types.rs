@@ -22,10 +22,7 @@ pub fn measure(node: &Node) -> Result<Whole, Fault> {
             .help("the report shows each measure beside that of the base"));
     }
     let whole = whole(node)?;
-    match has_aggregate(node) {
-        true => Ok(whole),
-        false => Err(needs_aggregate(node)),
-    }
+    if has_aggregate(node) { Ok(whole) } else { Err(needs_aggregate(node)) }
 }
 
 /// `is` is false inside an odd number of `not`.
@@ -35,13 +32,11 @@ fn required(text: &str, node: &Node, is: bool) -> Result<Requirement, Fault> {
     };
     match &node.what {
         What::Not(inner) => required(text, inner, !is),
-        What::And(left, right) => both(left, right).map(|(left, right)| match is {
-            true => Requirement::And(left, right),
-            false => Requirement::Or(left, right),
+        What::And(left, right) => both(left, right).map(|(left, right)| {
+            if is { Requirement::And(left, right) } else { Requirement::Or(left, right) }
         }),
-        What::Or(left, right) => both(left, right).map(|(left, right)| match is {
-            true => Requirement::Or(left, right),
-            false => Requirement::And(left, right),
+        What::Or(left, right) => both(left, right).map(|(left, right)| {
+            if is { Requirement::Or(left, right) } else { Requirement::And(left, right) }
         }),
         What::Compare(relation, left, right) => {
             let relation = if is { *relation } else { relation.negated() };
@@ -240,11 +235,10 @@ fn add(
     if name == BASE {
         return Ok(());
     }
-    match *found.entry(name.clone()).or_insert(field_type) == field_type {
-        true => Ok(()),
-        false => {
-            let message = format!("`{name}` is compared with a text and used as a number");
-            Err(Fault::new(node.span.clone(), message))
-        }
+    if *found.entry(name.clone()).or_insert(field_type) == field_type {
+        Ok(())
+    } else {
+        let message = format!("`{name}` is compared with a text and used as a number");
+        Err(Fault::new(node.span.clone(), message))
     }
 }

@@ -105,18 +105,12 @@ fn open(bytes: &[u8]) -> Result<(NpyFile<&[u8]>, &[u8]), NpyError> {
     let data_at = check_header(bytes)?;
     let file =
         NpyFile::new(bytes).map_err(|error| NpyError::Header { message: error.to_string() })?;
-    match file.uses_pickled_array() {
-        true => Err(NpyError::Objects),
-        false => Ok((file, &bytes[data_at..])),
-    }
+    if file.uses_pickled_array() { Err(NpyError::Objects) } else { Ok((file, &bytes[data_at..])) }
 }
 
 fn check_length(file: &NpyFile<&[u8]>, width: u64, data: &[u8]) -> Result<(), NpyError> {
     let (expected, found) = (file.len().saturating_mul(width), data.len() as u64);
-    match expected == found {
-        true => Ok(()),
-        false => Err(NpyError::Length { expected, found }),
-    }
+    if expected == found { Ok(()) } else { Err(NpyError::Length { expected, found }) }
 }
 
 /// Writes an array with the same bytes as NumPy.
@@ -147,9 +141,10 @@ pub fn write_halves(array: &FloatArray) -> Result<Vec<u8>, NpyError> {
 
 fn check_shape(shape: &[u64], values: usize) -> Result<(), NpyError> {
     let size = shape.iter().try_fold(1u64, |product, size| product.checked_mul(*size));
-    match size == Some(values as u64) {
-        true => Ok(()),
-        false => Err(NpyError::Mismatch { values, shape: shape.to_vec() }),
+    if size == Some(values as u64) {
+        Ok(())
+    } else {
+        Err(NpyError::Mismatch { values, shape: shape.to_vec() })
     }
 }
 

@@ -225,12 +225,11 @@ impl<'a> Machine<'a> {
         let mut taken = Vec::new();
         let mut rest = (&mut *self.program).take(length as u64);
         rest.read_to_end(&mut taken).map_err(unreadable)?;
-        match taken.len() == length {
-            true => {
-                self.at += length as u64;
-                Ok(taken)
-            }
-            false => Err(self.ends()),
+        if taken.len() == length {
+            self.at += length as u64;
+            Ok(taken)
+        } else {
+            Err(self.ends())
         }
     }
 
@@ -312,9 +311,10 @@ impl<'a> Machine<'a> {
     /// Counts the entries that a node takes over.
     fn hold(&mut self, count: usize) -> Outcome<()> {
         self.held = self.held.saturating_add(count);
-        match self.held > MAX_HELD {
-            true => Err(FormatError::too_much(FORMAT, format!("more than {MAX_HELD} members"))),
-            false => Ok(()),
+        if self.held > MAX_HELD {
+            Err(FormatError::too_much(FORMAT, format!("more than {MAX_HELD} members")))
+        } else {
+            Ok(())
         }
     }
 
@@ -502,9 +502,10 @@ impl<'a> Machine<'a> {
             _ => false,
         };
         let is_empty = matches!(self.node(arguments), Node::Tuple(items) if items.is_empty());
-        self.push(match is_ordered && is_empty {
-            true => Node::Dict(Vec::new()),
-            false => Node::Call { callee, arguments, state: Vec::new() },
+        self.push(if is_ordered && is_empty {
+            Node::Dict(Vec::new())
+        } else {
+            Node::Call { callee, arguments, state: Vec::new() }
         })
     }
 
@@ -532,9 +533,10 @@ impl<'a> Machine<'a> {
         };
         let top = self.top()?;
         self.memo.insert(place, top);
-        match self.memo.len() <= MAX_NODES {
-            true => Ok(()),
-            false => Err(FormatError::too_much(FORMAT, "its memo has too many values")),
+        if self.memo.len() <= MAX_NODES {
+            Ok(())
+        } else {
+            Err(FormatError::too_much(FORMAT, "its memo has too many values"))
         }
     }
 
@@ -563,8 +565,9 @@ fn long(bytes: &[u8]) -> Node {
         }
     }
     // More than eight bytes fit only if the ninth agrees with the sign of the eighth.
-    match bytes.len() > 8 && (wide[7] & 0x80 == 0) != (sign == 0) {
-        true => Node::Huge,
-        false => Node::Int(i64::from_le_bytes(wide)),
+    if bytes.len() > 8 && (wide[7] & 0x80 == 0) != (sign == 0) {
+        Node::Huge
+    } else {
+        Node::Int(i64::from_le_bytes(wide))
     }
 }

@@ -27,10 +27,7 @@ pub fn compare(found: &BTreeMap<&str, Vec<i64>>, expected: &[Expected]) -> Resul
     .filter(|(_, names)| !names.is_empty())
     .map(|(what, names)| format!("{what}: {}", counted(&names)))
     .collect();
-    match problems.is_empty() {
-        true => Ok(()),
-        false => Err(problems.join("; ")),
-    }
+    if problems.is_empty() { Ok(()) } else { Err(problems.join("; ")) }
 }
 
 /// A few names in backticks, and the number of further ones.

@@ -134,11 +134,10 @@ pub struct Tensor {
 impl Tensor {
     pub fn new(info: TensorInfo, data: impl Into<Bytes>) -> Result<Tensor, FormatError> {
         let data = data.into();
-        match info.bytes() == Some(data.len()) {
-            true => Ok(Tensor { info, data }),
-            false => {
-                Err(FormatError::tensor("data", format!("{} bytes do not fill {info}", data.len())))
-            }
+        if info.bytes() == Some(data.len()) {
+            Ok(Tensor { info, data })
+        } else {
+            Err(FormatError::tensor("data", format!("{} bytes do not fill {info}", data.len())))
         }
     }
 

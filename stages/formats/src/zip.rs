@@ -150,9 +150,10 @@ impl Archive {
         record.expect(LOCAL)?;
         let start = entry.local + LOCAL_SIZE + record.u16(26)? as usize + record.u16(28)? as usize;
         let end = start.checked_add(entry.compressed);
-        match end.is_some_and(|end| end <= self.parts.len()) {
-            true => Ok(start),
-            false => Err(damaged(format!("`{name}` is truncated"))),
+        if end.is_some_and(|end| end <= self.parts.len()) {
+            Ok(start)
+        } else {
+            Err(damaged(format!("`{name}` is truncated")))
         }
     }
 }
@@ -188,10 +189,7 @@ impl Read for EntryReader<'_> {
         let count = self.inner(&mut buffer[..length])?;
         self.left -= count as u64;
         let is_longer = self.left == 0 && self.inner(&mut [0])? > 0;
-        match count == 0 || is_longer {
-            true => Err(self.wrong_size()),
-            false => Ok(count),
-        }
+        if count == 0 || is_longer { Err(self.wrong_size()) } else { Ok(count) }
     }
 }
 
@@ -331,9 +329,10 @@ impl Record<'_> {
     }
 
     fn expect(&self, signature: &[u8]) -> Result<(), FormatError> {
-        match self.0.starts_with(signature) {
-            true => Ok(()),
-            false => Err(damaged("a record is not where the directory says")),
+        if self.0.starts_with(signature) {
+            Ok(())
+        } else {
+            Err(damaged("a record is not where the directory says"))
         }
     }
 }

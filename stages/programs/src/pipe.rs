@@ -77,13 +77,12 @@ impl Patience {
         if ticks != silence.ticks {
             (silence.ticks, silence.since) = (ticks, Instant::now());
         }
-        match silence.since.elapsed() < silence.limit {
-            true => Ok(()),
-            false => {
-                let seconds = silence.limit.as_secs_f64();
-                let message = format!("it has neither answered nor computed for {seconds} s");
-                Err(Error::new(ErrorKind::TimedOut, message))
-            }
+        if silence.since.elapsed() < silence.limit {
+            Ok(())
+        } else {
+            let seconds = silence.limit.as_secs_f64();
+            let message = format!("it has neither answered nor computed for {seconds} s");
+            Err(Error::new(ErrorKind::TimedOut, message))
         }
     }
 

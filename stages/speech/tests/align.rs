@@ -21,12 +21,11 @@ fn script(sentences: &[String]) -> ScriptText {
 /// Each segment has its own sentence, except those that are named.
 fn assert_texts(outcome: &Alignment, spoken: &[String], without: &[usize]) {
     for (at, segment) in outcome.segments.iter().enumerate() {
-        match without.contains(&at) {
-            true => {
-                let reject = segment.reject.as_ref();
-                assert_eq!(reject.map(|reject| reject.code.as_str()), Some("no-text"), "{at}");
-            }
-            false => assert_text(at, segment, &spoken[at]),
+        if without.contains(&at) {
+            let reject = segment.reject.as_ref();
+            assert_eq!(reject.map(|reject| reject.code.as_str()), Some("no-text"), "{at}");
+        } else {
+            assert_text(at, segment, &spoken[at])
         }
     }
 }

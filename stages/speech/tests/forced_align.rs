@@ -34,9 +34,12 @@ fn paths_and_scores_are_those_of_torchaudio() {
     );
     let mut stars = 0;
     for (number, case) in fixture.cases.iter().enumerate() {
-        let target = |symbol: &usize| match *symbol == case.symbols {
-            true => Target::of(Label::Star),
-            false => Target::of(Label::Symbol(*symbol)),
+        let target = |symbol: &usize| {
+            if *symbol == case.symbols {
+                Target::of(Label::Star)
+            } else {
+                Target::of(Label::Symbol(*symbol))
+            }
         };
         let targets: Vec<Target> = case.targets.iter().map(target).collect();
         stars += usize::from(stars_of(case) > 0);

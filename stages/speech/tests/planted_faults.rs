@@ -101,9 +101,10 @@ fn clip(spoken: &mut Spoken, is_end: bool, frames: usize) -> Option<String> {
     let symbols = LETTERS.len() + 1;
     let (words, count) = (spoken.words.last().unwrap(), spoken.segments.last().unwrap().frames);
     let start = spoken.values.len() / symbols - count;
-    let range = match is_end {
-        true => words.last().unwrap().0.end.saturating_sub(frames)..count,
-        false => 0..words[0].0.start + frames,
+    let range = if is_end {
+        words.last().unwrap().0.end.saturating_sub(frames)..count
+    } else {
+        0..words[0].0.start + frames
     };
     // The frames of letters; a blank has no part in what is heard.
     let is_letter = |frame: &usize| spoken.values[(start + frame) * symbols] < -1.0;

@@ -90,9 +90,12 @@ fn measure_on(above: &Path, disk: &str, arguments: &Arguments, ninja: &Path, tab
 fn write_shell_rules(folder: &Path) {
     let rules = folder.join("build.ninja");
     let text = fs::read_to_string(&rules).unwrap();
-    let line = |line: &str| match line.starts_with(" command = ") {
-        true => format!("{line} || exit\n"),
-        false => format!("{line}\n"),
+    let line = |line: &str| {
+        if line.starts_with(" command = ") {
+            format!("{line} || exit\n")
+        } else {
+            format!("{line}\n")
+        }
     };
     fs::write(rules, text.lines().map(line).collect::<String>()).unwrap();
 }
@@ -157,8 +160,9 @@ impl Drop for LoopDisk {
 
 fn call(command: &mut Command) -> Result<(), String> {
     let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
     }
 }

@@ -90,9 +90,10 @@ fn call(program: &Path, peer: &Peer, folder: &Path) -> Result<Duration, String> 
     let (time, output) = timed(|| command.output());
     let output = output.map_err(|error| error.to_string())?;
     let said = String::from_utf8_lossy(&output.stderr);
-    match output.status.success() {
-        true => Ok(time),
-        false => Err(said.lines().last().unwrap_or("it said nothing").to_owned()),
+    if output.status.success() {
+        Ok(time)
+    } else {
+        Err(said.lines().last().unwrap_or("it said nothing").to_owned())
     }
 }
 

@@ -32,9 +32,10 @@ pub fn measure(arguments: &Arguments, table: &mut Table) {
     measure_store(line, &|_| simulated(200, 10), arguments, table);
     let Some(url) = &arguments.remote else { return };
     let address: Address = url.parse().unwrap();
-    match address.is_supported() {
-        true => measure_store(url, &|name| at(url, name), arguments, table),
-        false => table.plain("cold pull", format!("`{url}` needs `--features cli/cloud`")),
+    if address.is_supported() {
+        measure_store(url, &|name| at(url, name), arguments, table)
+    } else {
+        table.plain("cold pull", format!("`{url}` needs `--features cli/cloud`"))
     }
 }
 

@@ -34,10 +34,7 @@ fn main() {
         }
     }
     let cache = Cache::open(&cache, lab.fs.clone(), Access::ReadWrite).unwrap();
-    match plan {
-        true => print_plan(&lab, &cache),
-        false => run(&lab, &cache, &options, kill_at),
-    }
+    if plan { print_plan(&lab, &cache) } else { run(&lab, &cache, &options, kill_at) }
 }
 
 fn run(lab: &Lab, cache: &Cache, options: &RunOptions, kill_at: u64) {

@@ -104,9 +104,8 @@ fn a_cache_that_is_removed_or_moved_during_a_run_is_told_and_does_not_come_back(
     for moved in [true, false] {
         let project = project();
         let (cache, place) = (project.file("cache"), project.file("moved"));
-        let ran = run_while(&project, || match moved {
-            true => std::fs::rename(&cache, &place).unwrap(),
-            false => remove_whole(&cache),
+        let ran = run_while(&project, || {
+            if moved { std::fs::rename(&cache, &place).unwrap() } else { remove_whole(&cache) }
         });
         assert_eq!(ran.code, Some(1), "{}", ran.errors);
         let message = "was removed, moved or replaced while it was in use";

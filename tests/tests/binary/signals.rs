@@ -139,9 +139,10 @@ fn a_signal_stops_a_run_that_nobody_reads() {
         let project = Project::of_clips(&["c"], HELD);
         let (_reader, full) = full_pipe();
         let mut command = project.throstle(arguments);
-        match arguments.contains(&"--json") {
-            true => command.stdout(full).stderr(Stdio::null()),
-            false => command.stderr(full).stdout(Stdio::null()),
+        if arguments.contains(&"--json") {
+            command.stdout(full).stderr(Stdio::null())
+        } else {
+            command.stderr(full).stdout(Stdio::null())
         };
         let mut child = command.spawn().unwrap();
         wait_for(&project.file("begun"));
@@ -162,9 +163,10 @@ fn a_second_signal_ends_a_run_that_nobody_reads_at_once() {
         project.write("data/one.txt", "deaf");
         let (_reader, full) = full_pipe();
         let mut command = command("small_world", project.path(), arguments);
-        match arguments.contains(&"--json") {
-            true => command.stdout(full).stderr(Stdio::null()),
-            false => command.stderr(full).stdout(Stdio::null()),
+        if arguments.contains(&"--json") {
+            command.stdout(full).stderr(Stdio::null())
+        } else {
+            command.stderr(full).stdout(Stdio::null())
         };
         let mut child = command.spawn().unwrap();
         wait_for(&project.file(".throstle/runs/000001.jsonl"));

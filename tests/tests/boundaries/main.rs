@@ -452,11 +452,10 @@ fn every_package_that_is_depended_on_is_used() {
     for member in MEMBERS {
         let folders = ["src", "tests", "benches", "examples", "build.rs"];
         let paths = folders.map(|folder| root().join(member).join(folder));
-        let files =
-            paths.iter().filter(|path| path.exists()).flat_map(|path| match path.is_dir() {
-                true => files(path),
-                false => vec![path.clone()],
-            });
+        let files = paths
+            .iter()
+            .filter(|path| path.exists())
+            .flat_map(|path| if path.is_dir() { files(path) } else { vec![path.clone()] });
         let code = files.filter(|path| path.extension().is_some_and(|end| end == "rs"));
         let code: String = code.map(|path| std::fs::read_to_string(path).unwrap()).collect();
         let manifest = document(&format!("{member}/Cargo.toml"));

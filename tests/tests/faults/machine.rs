@@ -26,9 +26,12 @@ fn without_limit(world: MemoryFs) -> MemoryFs {
     let manifest = lab.read("pipeline.toml").unwrap();
     let manifest = manifest
         .lines()
-        .map(|line| match line.starts_with("use = \"test.") && !line.contains("join") {
-            true => format!("{line}\nquarantine = 1.0\n"),
-            false => format!("{line}\n"),
+        .map(|line| {
+            if line.starts_with("use = \"test.") && !line.contains("join") {
+                format!("{line}\nquarantine = 1.0\n")
+            } else {
+                format!("{line}\n")
+            }
         })
         .collect::<String>();
     lab.write("pipeline.toml", &manifest);
@@ -64,12 +67,13 @@ struct ReadOnlyFolder {
 impl Interceptor for ReadOnlyFolder {
     fn before(&self, call: Call, path: &Utf8Path) -> std::io::Result<()> {
         let changes = [Call::Create, Call::CreateDir, Call::Rename, Call::RemoveFile];
-        match self.is_on.load(Ordering::SeqCst)
+        if self.is_on.load(Ordering::SeqCst)
             && path.starts_with("/lab/out")
             && changes.contains(&call)
         {
-            true => Err(std::io::Error::from_raw_os_error(self.error)),
-            false => Ok(()),
+            Err(std::io::Error::from_raw_os_error(self.error))
+        } else {
+            Ok(())
         }
     }
 }

@@ -202,9 +202,12 @@ impl World {
         let planned = planned_executions(&lab);
         let ran = lab.run();
         let afresh = clean.run();
-        let same = |what: &str, same: bool| match same {
-            true => Ok(()),
-            false => Err(format!("{what}: {:?}\n{:?}", ran.events, afresh.events)),
+        let same = |what: &str, same: bool| {
+            if same {
+                Ok(())
+            } else {
+                Err(format!("{what}: {:?}\n{:?}", ran.events, afresh.events))
+            }
         };
         same("status", ran.status == afresh.status && ran.status == Status::Done)?;
         same("datasets", roots(&lab) == roots(&clean))?;

@@ -371,9 +371,10 @@ fn tensorboard_reads_trials_with_their_values_and_scores() {
         assert_eq!(group["values"]["rate"], rate, "{group}");
         let is_finalist = row["mean"].is_number();
         assert_eq!(group["sessions"], if is_finalist { 2 } else { 1 });
-        let score = match is_finalist {
-            true => row["mean"].as_f64().unwrap(),
-            false => row["rung 1"].as_f64().unwrap(),
+        let score = if is_finalist {
+            row["mean"].as_f64().unwrap()
+        } else {
+            row["rung 1"].as_f64().unwrap()
         };
         let found = group["scores"][0].as_f64().unwrap();
         assert!((found - score).abs() < 1e-6, "{group} has not {score}");

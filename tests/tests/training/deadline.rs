@@ -44,9 +44,10 @@ impl ItemJob for Asking {
         context: &mut dyn Context,
     ) -> Result<Vec<Result<Output, Reject>>, StageError> {
         (self.how)(&self.stop);
-        match context.stopping() {
-            true => Err(StageError::Stopped),
-            false => Ok(items.iter().map(|_| Ok(Output::default())).collect()),
+        if context.stopping() {
+            Err(StageError::Stopped)
+        } else {
+            Ok(items.iter().map(|_| Ok(Output::default())).collect())
         }
     }
 }

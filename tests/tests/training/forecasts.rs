@@ -317,9 +317,10 @@ fn the_plan_of_4000_clips_is_within_the_band_of_the_published_workflow_and_as_th
     assert_eq!(rows.iter().filter(|(.., band)| band.is_some()).count(), 5);
     assert_eq!(rows.len(), 6);
     for (what, reported, told, band) in rows {
-        let stage = match what.ends_with("phase 1") {
-            true => &forecast.stages["finnish"],
-            false => &forecast.stages["adapters"],
+        let stage = if what.ends_with("phase 1") {
+            &forecast.stages["finnish"]
+        } else {
+            &forecast.stages["adapters"]
         };
         let planned = match what.split(' ').next() {
             Some("steps") => stage.training.as_ref().unwrap().course.timetable.steps as f64,

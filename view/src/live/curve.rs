@@ -42,20 +42,24 @@ impl LossCurve {
         let bins = self.bins(columns);
         let least = bins.iter().copied().fold(f64::INFINITY, f64::min);
         let span = bins.iter().copied().fold(f64::NEG_INFINITY, f64::max) - least;
-        let step = |value: &f64| match span > 0.0 {
-            true => ((value - least) / span * (STEPS.len() - 1) as f64).round() as usize,
-            false => STEPS.len() / 2 - 1,
+        let step = |value: &f64| {
+            if span > 0.0 {
+                ((value - least) / span * (STEPS.len() - 1) as f64).round() as usize
+            } else {
+                STEPS.len() / 2 - 1
+            }
         };
         bins.iter().map(|value| STEPS[step(value).min(STEPS.len() - 1)]).collect()
     }
 
     fn bins(&self, columns: usize) -> Vec<f64> {
         let count = self.points.len();
-        match count <= columns {
-            true => self.points.clone(),
-            false => (0..columns)
+        if count <= columns {
+            self.points.clone()
+        } else {
+            (0..columns)
                 .map(|at| mean(&self.points[at * count / columns..(at + 1) * count / columns]))
-                .collect(),
+                .collect()
         }
     }
 }

@@ -28,10 +28,7 @@ const AIRY: usize = 16;
 pub fn lines(state: &LiveState, readings: &[GpuReading], now: Instant, size: Size) -> Vec<Text> {
     let page =
         LivePage { state, now, columns: size.0.saturating_sub(1), name: names(state, size.0) };
-    let stages = match state.running.is_empty() {
-        true => vec![page.waiting()],
-        false => page.stages(),
-    };
+    let stages = if state.running.is_empty() { vec![page.waiting()] } else { page.stages() };
     let devices = readings.iter().map(|reading| page.device(reading)).collect();
     let air = if size.1 >= AIRY { vec![Text::default()] } else { Vec::new() };
     let rows = size.1.saturating_sub(2).max(1);
@@ -159,9 +156,10 @@ impl LivePage<'_> {
             let text = Text::of(Style::Faint, "loss ").with(style, units::number(loss));
             let room = self.columns.saturating_sub(indent + text.width() + GAP);
             let line = Text::default().spaces(indent).then(text);
-            let course = match room >= *CURVE.start() {
-                true => training.curve.line(room.min(*CURVE.end())),
-                false => String::new(),
+            let course = if room >= *CURVE.start() {
+                training.curve.line(room.min(*CURVE.end()))
+            } else {
+                String::new()
             };
             lines.push(line.spaces(GAP).with(Style::Figure, course));
         }
@@ -191,9 +189,10 @@ impl LivePage<'_> {
         let line =
             self.named(Style::Plain, &reading.name).spaces(GAP).then(busy).spaces(GAP).then(memory);
         let model = clean(&reading.model).into_owned();
-        match line.width() + GAP + width(&model) <= self.columns {
-            true => line.spaces(GAP).with(Style::Faint, model),
-            false => line,
+        if line.width() + GAP + width(&model) <= self.columns {
+            line.spaces(GAP).with(Style::Faint, model)
+        } else {
+            line
         }
     }
 
@@ -245,10 +244,7 @@ fn bar_of(running: &RunningStage, columns: usize) -> Text {
 
 /// Whole seconds, which do not flicker.
 fn clock(seconds: f64) -> String {
-    match seconds < 59.5 {
-        true => format!("{seconds:.0} s"),
-        false => units::seconds(seconds),
-    }
+    if seconds < 59.5 { format!("{seconds:.0} s") } else { units::seconds(seconds) }
 }
 
 /// Nothing in the first second.

@@ -43,10 +43,7 @@ impl Text {
     /// Padded with spaces on one side.
     pub fn padded(self, columns: usize, is_right: bool) -> Text {
         let missing = columns.saturating_sub(self.width());
-        match is_right {
-            true => Text::default().spaces(missing).then(self),
-            false => self.spaces(missing),
-        }
+        if is_right { Text::default().spaces(missing).then(self) } else { self.spaces(missing) }
     }
 
     /// Shortened to this number of columns, with colours.

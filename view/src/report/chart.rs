@@ -195,9 +195,10 @@ fn shown(value: f64, axis: &Range<f64>) -> String {
     }
     let digits = (-step.log10().floor()).clamp(0.0, 6.0) as usize;
     let text = format!("{value:.digits$}");
-    match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-        false => text,
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
     }
 }
 

@@ -180,9 +180,8 @@ impl Sheet {
     }
 
     pub fn text(&self, paint: Paint) -> String {
-        let heading = |column: &SheetColumn| match column.is_number {
-            true => format!(">{}", column.name),
-            false => column.name.clone(),
+        let heading = |column: &SheetColumn| {
+            if column.is_number { format!(">{}", column.name) } else { column.name.clone() }
         };
         let headings: Vec<String> = self.columns.iter().map(heading).collect();
         let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
@@ -211,9 +210,12 @@ impl Sheet {
         let names = self.columns.iter().map(|column| column.name.clone()).collect();
         let rows = self.cells(SheetCell::whole);
         for row in std::iter::once::<Vec<String>>(names).chain(rows) {
-            let quoted = |cell: &String| match cell.contains(['"', ',', '\n', '\r']) {
-                true => format!("\"{}\"", cell.replace('"', "\"\"")),
-                false => cell.clone(),
+            let quoted = |cell: &String| {
+                if cell.contains(['"', ',', '\n', '\r']) {
+                    format!("\"{}\"", cell.replace('"', "\"\""))
+                } else {
+                    cell.clone()
+                }
             };
             let _ = writeln!(page, "{}", row.iter().map(quoted).collect::<Vec<_>>().join(","));
         }
@@ -250,9 +252,8 @@ impl Sheet {
     }
 
     fn content(&self) -> Markup {
-        let heading = |column: &SheetColumn| match column.is_number {
-            true => format!(">{}", column.name),
-            false => column.name.clone(),
+        let heading = |column: &SheetColumn| {
+            if column.is_number { format!(">{}", column.name) } else { column.name.clone() }
         };
         let headings: Vec<String> = self.columns.iter().map(heading).collect();
         let headings: Vec<&str> = headings.iter().map(String::as_str).collect();

@@ -63,9 +63,10 @@ pub fn open_at(
     let found = fstat(&file)?;
     check(&found)?;
     // Files that the kernel generates occupy no blocks, unlike most others.
-    match found.st_blocks == 0 && made_up::is_made_up(&file) {
-        true => Err(not_regular("a file of the kernel (`proc`, `sysfs` or the like)")),
-        false => Ok((file, Some(found))),
+    if found.st_blocks == 0 && made_up::is_made_up(&file) {
+        Err(not_regular("a file of the kernel (`proc`, `sysfs` or the like)"))
+    } else {
+        Ok((file, Some(found)))
     }
 }
 

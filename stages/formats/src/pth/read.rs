@@ -61,9 +61,10 @@ impl PthFile {
         let pickle = pickle(&archive, &format!("{folder}data.pkl"))?;
         let mut walk = TensorWalk::new(&archive, &folder, &pickle);
         walk.value(pickle.root_id(), &mut String::new(), 0)?;
-        match walk.tensors.is_empty() {
-            true => Err(FormatError::damaged(FORMAT, "it has no dictionary with tensors")),
-            false => Ok(PthFile { tensors: walk.tensors, archive }),
+        if walk.tensors.is_empty() {
+            Err(FormatError::damaged(FORMAT, "it has no dictionary with tensors"))
+        } else {
+            Ok(PthFile { tensors: walk.tensors, archive })
         }
     }
 
@@ -82,9 +83,10 @@ impl PthFile {
         })?;
         view.check(name, self.archive.size(&view.entry).unwrap_or(0))?;
         let extent = view.extent();
-        let elements = match extent.is_empty() {
-            true => Bytes::new(),
-            false => self.archive.part(&view.entry, extent.start, extent.len())?,
+        let elements = if extent.is_empty() {
+            Bytes::new()
+        } else {
+            self.archive.part(&view.entry, extent.start, extent.len())?
         };
         view.tensor(&elements)
     }

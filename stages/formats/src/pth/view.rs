@@ -43,12 +43,13 @@ impl View {
         }
         match (self.reach(), self.info.bytes()) {
             (Some(reach), Some(bytes)) if reach <= storage => {
-                match bytes <= storage.max(MAX_REPEATED) {
-                    true => Ok(bytes),
-                    false => Err(FormatError::tensor(
+                if bytes <= storage.max(MAX_REPEATED) {
+                    Ok(bytes)
+                } else {
+                    Err(FormatError::tensor(
                         name,
                         format!("it expands a storage of {storage} bytes to {bytes} bytes"),
-                    )),
+                    ))
                 }
             }
             _ => Err(FormatError::tensor(

@@ -56,9 +56,12 @@ fn parse<'de, R: serde_json::de::Read<'de>>(
     mut json: serde_json::Deserializer<R>,
 ) -> Result<HeaderJson, FormatError> {
     let written = All.deserialize(&mut json).and_then(|written| json.end().map(|()| written));
-    written.map_err(|error| match error.is_io() {
-        true => FormatError::Read { format: FORMAT, source: error.into() },
-        false => FormatError::damaged(FORMAT, error.to_string()),
+    written.map_err(|error| {
+        if error.is_io() {
+            FormatError::Read { format: FORMAT, source: error.into() }
+        } else {
+            FormatError::damaged(FORMAT, error.to_string())
+        }
     })
 }
 

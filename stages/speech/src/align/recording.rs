@@ -121,9 +121,10 @@ pub fn align(
     let script = Script::new(&text.text, &text.romanised, alphabet, options.stars);
     let symbols = alphabet.symbols.len();
     let emissions = Emissions { symbols, blank: alphabet.blank, values };
-    let found = match script.words.is_empty() {
-        true => SearchResult::Nothing,
-        false => search(emissions, alphabet, segments, (text, &script), (options, stopping))?,
+    let found = if script.words.is_empty() {
+        SearchResult::Nothing
+    } else {
+        search(emissions, alphabet, segments, (text, &script), (options, stopping))?
     };
     let mut reason = "no part of the text was found in the recording".to_owned();
     match found {
@@ -157,9 +158,10 @@ pub fn align_text(
     let emissions = Emissions { symbols: alphabet.symbols.len(), blank: alphabet.blank, values };
     let last = script.targets.len();
     let band = |_| (0, last);
-    let path = match !script.words.is_empty() && is_affordable(emissions.frames(), &band) {
-        true => Aligner::new(emissions, &script.targets, None).path(&band, stopping)?,
-        false => None,
+    let path = if !script.words.is_empty() && is_affordable(emissions.frames(), &band) {
+        Aligner::new(emissions, &script.targets, None).path(&band, stopping)?
+    } else {
+        None
     };
     let aligned = path.map(|path| {
         told(emissions, std::slice::from_ref(segment), (&text, &script), &path)
@@ -208,9 +210,10 @@ fn search(
     let found = anchors(
         &words_of(script, alphabet),
         &heard(emissions, alphabet),
-        match alphabet.symbols.iter().any(|symbol| symbol == " ") {
-            true => options.anchors,
-            false => options.anchors * LETTERS_OF_A_WORD,
+        if alphabet.symbols.iter().any(|symbol| symbol == " ") {
+            options.anchors
+        } else {
+            options.anchors * LETTERS_OF_A_WORD
         },
     );
     if !text.times.is_empty() {
@@ -262,12 +265,11 @@ fn words_of(script: &Script, alphabet: &Alphabet) -> Vec<WordPosition> {
             Label::Symbol(symbol) => symbol,
             Label::Star | Label::Gap => symbol_of_star(alphabet),
         });
-        match has_space {
-            true => found.push(WordPosition { word: number(letters), at: word.targets.start }),
-            false => {
-                let placed = letters.zip(word.targets.clone());
-                found.extend(placed.map(|(letter, at)| WordPosition { word: letter as u32, at }));
-            }
+        if has_space {
+            found.push(WordPosition { word: number(letters), at: word.targets.start })
+        } else {
+            let placed = letters.zip(word.targets.clone());
+            found.extend(placed.map(|(letter, at)| WordPosition { word: letter as u32, at }));
         }
     }
     found
@@ -465,9 +467,10 @@ fn one_segment(
     let is_without = !words.iter().any(is_spelled);
     if is_without || 2 * stars > frames.len() {
         let percent = 100 * stars / frames.len().max(1);
-        let reason = match is_without {
-            true => "no word of the text was heard in it".to_owned(),
-            false => format!("{percent} % of it has no text"),
+        let reason = if is_without {
+            "no word of the text was heard in it".to_owned()
+        } else {
+            format!("{percent} % of it has no text")
         };
         aligned.reject = reject("no-text", reason);
         return aligned;

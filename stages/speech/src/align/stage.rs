@@ -394,9 +394,10 @@ fn passages(scripts: &BTreeMap<Digest, SharedScript>) -> Vec<Passage<'_>> {
                 let (start, end) =
                     others.iter().flatten().fold((part.start, part.end), |range, other| {
                         let overlaps = other.start < range.1 && range.0 < other.end;
-                        match overlaps {
-                            true => (range.0.max(other.start), range.1.min(other.end)),
-                            false => range,
+                        if overlaps {
+                            (range.0.max(other.start), range.1.min(other.end))
+                        } else {
+                            range
                         }
                     });
                 let passage = heard.text.get(start..end).unwrap_or_default();

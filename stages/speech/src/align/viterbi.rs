@@ -138,9 +138,10 @@ impl<'a> Aligner<'a> {
             let sound = emissions.best_sound(frame);
             (sound, sound.max(emissions.row(frame)[emissions.blank]) - GAP)
         };
-        let free = match targets.iter().any(is_free) {
-            true => (0..emissions.frames()).map(free).collect(),
-            false => Vec::new(),
+        let free = if targets.iter().any(is_free) {
+            (0..emissions.frames()).map(free).collect()
+        } else {
+            Vec::new()
         };
         Aligner { emissions, targets, free, jump }
     }

@@ -215,9 +215,10 @@ impl fmt::Display for FourDigits {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let digits = 3 - self.0.abs().max(1e-6).log10().floor() as i32;
         let text = format!("{:.*}", digits.clamp(0, 9) as usize, self.0);
-        match text.contains('.') {
-            true => out.write_str(text.trim_end_matches('0').trim_end_matches('.')),
-            false => out.write_str(&text),
+        if text.contains('.') {
+            out.write_str(text.trim_end_matches('0').trim_end_matches('.'))
+        } else {
+            out.write_str(&text)
         }
     }
 }

@@ -100,10 +100,8 @@ pub fn shielded<T>(
 fn unsupported(name: &str, format: AudioContainer) -> Fault {
     const READ: [&str; 7] = ["AAC", "ADPCM", "ALAC", "FLAC", "MP3", "PCM", "Vorbis"];
     let kind = if READ.contains(&name) { "this variant of " } else { "" };
-    let container = match name == format.to_string() {
-        true => String::new(),
-        false => format!(" in {format}"),
-    };
+    let container =
+        if name == format.to_string() { String::new() } else { format!(" in {format}") };
     Fault::Unsupported { what: format!("{kind}{name}{container}") }
 }
 

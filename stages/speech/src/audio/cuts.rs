@@ -58,9 +58,10 @@ fn apart(cuts: &[Pause], frames: u64, shortest: u64) -> Vec<Pause> {
             if cut.quietest - last.quietest >= shortest {
                 break;
             }
-            match cut.frames() > last.frames() {
-                true => drop(kept.pop()),
-                false => is_weaker = true,
+            if cut.frames() > last.frames() {
+                kept.pop();
+            } else {
+                is_weaker = true;
             }
         }
         if !is_weaker {

@@ -227,13 +227,14 @@ impl Flac {
             Ok(_) => self.codec.decode(&frame[..length.saturating_sub(SHIFT)], 0).is_err(),
             Err(defect) => defect != Defect::Short,
         };
-        match is_damaged {
-            true => Err(Fault::Undecodable {
+        if is_damaged {
+            Err(Fault::Undecodable {
                 format: AudioContainer::Flac,
                 problem: format!("the last block is damaged, after {} frames", self.frames),
             }
-            .into()),
-            false => Ok(()),
+            .into())
+        } else {
+            Ok(())
         }
     }
 

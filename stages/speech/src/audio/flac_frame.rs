@@ -87,10 +87,7 @@ impl FlacFrameHeader {
 impl FlacFrameHeader {
     /// The number of its first sample, where frames of one length have `block` frames of sound.
     pub fn first_sample(&self, block: u64) -> u64 {
-        match self.is_variable {
-            true => self.number,
-            false => self.number * block,
-        }
+        if self.is_variable { self.number } else { self.number * block }
     }
 }
 

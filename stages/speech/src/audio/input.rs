@@ -88,9 +88,10 @@ impl<'a> Input<'a> {
             }
         }
         self.window.truncate(filled);
-        match filled < wanted {
-            true => Err(ReadError::Io(io::Error::other("the file became shorter"))),
-            false => Ok(()),
+        if filled < wanted {
+            Err(ReadError::Io(io::Error::other("the file became shorter")))
+        } else {
+            Ok(())
         }
     }
 

@@ -108,9 +108,10 @@ fn edits(body: &[u8]) -> impl Iterator<Item = (u64, u64)> {
     let count = u32_at(body, 4).unwrap_or(0) as usize;
     let entries = body.get(8..).unwrap_or_default().chunks_exact(size).take(count);
     entries.filter_map(move |entry| {
-        let (duration, start) = match wide {
-            true => (u64_at(entry, 0)?, u64_at(entry, 8)? as i64),
-            false => (u64::from(u32_at(entry, 0)?), i64::from(u32_at(entry, 4)? as i32)),
+        let (duration, start) = if wide {
+            (u64_at(entry, 0)?, u64_at(entry, 8)? as i64)
+        } else {
+            (u64::from(u32_at(entry, 0)?), i64::from(u32_at(entry, 4)? as i32))
         };
         Some((duration, u64::try_from(start).ok()?))
     })

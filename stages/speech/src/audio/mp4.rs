@@ -127,9 +127,10 @@ impl<'a> Mp4<'a> {
                     }
                     let is_end = matches!(&error, Error::IoError(error)
                         if error.kind() == ErrorKind::UnexpectedEof);
-                    return match is_end || self.has_all_packets() {
-                        true => self.finish(true),
-                        false => Err(trouble(&self.failure, &error)),
+                    return if is_end || self.has_all_packets() {
+                        self.finish(true)
+                    } else {
+                        Err(trouble(&self.failure, &error))
                     };
                 }
             };

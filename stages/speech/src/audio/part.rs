@@ -34,11 +34,10 @@ pub fn short(
     stated: Option<u64>,
     present: u64,
 ) -> Result<Note, Fault> {
-    match allow_truncated {
-        true => {
-            let missing = stated.map(|stated| stated.saturating_sub(present));
-            Ok(Note::TruncatedKept { unit, missing })
-        }
-        false => Err(Fault::Truncated { unit, declared: stated, present }),
+    if allow_truncated {
+        let missing = stated.map(|stated| stated.saturating_sub(present));
+        Ok(Note::TruncatedKept { unit, missing })
+    } else {
+        Err(Fault::Truncated { unit, declared: stated, present })
     }
 }

@@ -172,9 +172,10 @@ impl Wide {
             u64::from(Order::Little.u32(body, at + 4)) << 32
                 | u64::from(Order::Little.u32(body, at))
         };
-        match body.len() >= 16 {
-            true => Ok(Wide { file: number(0), data: number(8) }),
-            false => Err(chunk.fault("is too short to hold the 64-bit length")),
+        if body.len() >= 16 {
+            Ok(Wide { file: number(0), data: number(8) })
+        } else {
+            Err(chunk.fault("is too short to hold the 64-bit length"))
         }
     }
 }
@@ -211,15 +212,17 @@ impl Extent {
             |is_unknown| Extent { data: alone(from..size), missing: 0, end: size, is_unknown };
         if stated.length == 0 {
             let (end, _) = further_chunks(input, from, order)?;
-            return match present == 0 || end > from {
-                true => Err(Fault::Empty { behind: present }.into()),
-                false => Ok(whole(true)),
+            return if present == 0 || end > from {
+                Err(Fault::Empty { behind: present }.into())
+            } else {
+                Ok(whole(true))
             };
         }
         if stated.length > present {
-            let is_unknown = match stated.is_wide {
-                true => stated.length > u64::MAX / 2,
-                false => stated.length >= UNKNOWN_LENGTH,
+            let is_unknown = if stated.is_wide {
+                stated.length > u64::MAX / 2
+            } else {
+                stated.length >= UNKNOWN_LENGTH
             };
             let ends_here = stated.file_end == Some(size) || stated.file_end == Some(size + 1);
             let missing = if is_unknown || ends_here { 0 } else { stated.length - present };

@@ -207,9 +207,10 @@ fn stranger(head: &[u8], size: u64) -> Fault {
         return not_audio(what, help);
     }
     if head.iter().all(|&byte| byte == 0) {
-        let what = match head.len() as u64 == size {
-            true => format!("{size} zero bytes"),
-            false => format!("a file that starts with {} zero bytes", head.len()),
+        let what = if head.len() as u64 == size {
+            format!("{size} zero bytes")
+        } else {
+            format!("a file that starts with {} zero bytes", head.len())
         };
         return not_audio(&what, "copy the file again");
     }

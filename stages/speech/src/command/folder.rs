@@ -26,16 +26,14 @@ pub fn files(folder: &Utf8Path, path: &Utf8Path) -> Result<Vec<Utf8PathBuf>, Com
     let mut waiting = vec![Utf8PathBuf::new()];
     while let Some(below) = waiting.pop() {
         for (name, is_folder) in entries(folder, &path.join(&below))? {
-            match is_folder {
-                true => waiting.push(below.join(name)),
-                false => found.push(below.join(name)),
-            }
+            if is_folder { waiting.push(below.join(name)) } else { found.push(below.join(name)) }
         }
     }
     found.sort_unstable();
-    match found.is_empty() {
-        true => Err(CommandError::NoOutput { path: path.join(""), end: End::default() }),
-        false => Ok(found),
+    if found.is_empty() {
+        Err(CommandError::NoOutput { path: path.join(""), end: End::default() })
+    } else {
+        Ok(found)
     }
 }
 

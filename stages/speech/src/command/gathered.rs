@@ -33,10 +33,7 @@ impl<'a> GatheredInputs<'a> {
         context: &mut dyn Context,
     ) -> Result<GatheredInputs<'a>, StageError> {
         let (wanted, blobs) = wanted(items, fields);
-        let folder = match wanted.len() < MIN_KEPT_INPUTS {
-            true => None,
-            false => context.input_folder()?,
-        };
+        let folder = if wanted.len() < MIN_KEPT_INPUTS { None } else { context.input_folder()? };
         let Some(mut folder) = folder else {
             let names: Vec<String> = wanted.iter().map(WantedInput::stem).collect();
             let files = inputs::lay_out_as(&names, &blobs, private, context)?;

@@ -122,9 +122,10 @@ impl ItemsDeclaration {
             return Err(format!("the column `{name}` is not in `item_outputs`; {}", found()));
         }
         // An empty file has no items.
-        match names.is_empty() || names.contains(&ID) {
-            true => Ok(()),
-            false => Err(format!("there is no column `{ID}`; {}", found())),
+        if names.is_empty() || names.contains(&ID) {
+            Ok(())
+        } else {
+            Err(format!("there is no column `{ID}`; {}", found()))
         }
     }
 

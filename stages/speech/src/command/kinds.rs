@@ -205,9 +205,10 @@ impl<'a> Line<'a> {
         };
         let known = self.names();
         let mut mistakes: Vec<Mistake> = Vec::new();
-        let fields = match self.parameters.0.contains_key("fields") {
-            true => " `fields` lists the fields that the command sees, and",
-            false => "",
+        let fields = if self.parameters.0.contains_key("fields") {
+            " `fields` lists the fields that the command sees, and"
+        } else {
+            ""
         };
         // Paths of the stage's own are text of the manifest; fields may say anything.
         let declared = self.parameters.texts("fields").unwrap_or_default();

@@ -255,9 +255,10 @@ pub fn write(file: &Utf8Path, bytes: &[u8]) -> Result<(), StageError> {
 
 /// An error of a file in the private folder. If the folder is gone, somebody has removed it.
 fn own_file(error: FsError) -> StageError {
-    match error.is_not_found() {
-        true => StageError::Transient { message: CacheError::from(error).whole() },
-        false => StageError::of_file(error),
+    if error.is_not_found() {
+        StageError::Transient { message: CacheError::from(error).whole() }
+    } else {
+        StageError::of_file(error)
     }
 }
 

@@ -160,12 +160,11 @@ impl CommandError {
 
 /// The advice for a missing program.
 fn advice(program: &str) -> &'static str {
-    match program.contains('/') && !program.starts_with('/') {
-        true => {
-            "relative paths start in the private folder of the command: write `{base}/` before it \
+    if program.contains('/') && !program.starts_with('/') {
+        "relative paths start in the private folder of the command: write `{base}/` before it \
              for the folder of the manifest"
-        }
-        false => "install it or correct the command",
+    } else {
+        "install it or correct the command"
     }
 }
 
@@ -175,9 +174,10 @@ pub struct End(pub String);
 
 impl std::fmt::Display for End {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.0.trim().is_empty() {
-            true => Ok(()),
-            false => write!(formatter, "{}{}", stage_core::SAID, self.0.trim()),
+        if self.0.trim().is_empty() {
+            Ok(())
+        } else {
+            write!(formatter, "{}{}", stage_core::SAID, self.0.trim())
         }
     }
 }

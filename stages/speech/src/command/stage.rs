@@ -117,10 +117,11 @@ impl CommandDeclaration {
         let folder = Private::new(context)?;
         self.template = self.parsed(more, folder.path())?;
         check_programs(&self.line_at_base(), folder.path(), &self.environment).map_err(fatal)?;
-        match parameters.is_set("version_command") {
-            true => self.check_version(parameters, folder.path(), context)?,
+        if parameters.is_set("version_command") {
+            self.check_version(parameters, folder.path(), context)?
+        } else {
             // For the first item.
-            false => folder.give_back(),
+            folder.give_back()
         }
         Ok(self)
     }
@@ -174,12 +175,13 @@ impl CommandDeclaration {
         })?;
         let said = format!("{}{}", finished.stdout, finished.stderr);
         let wanted = if parameters.is_set("version") { parameters.text("version")? } else { "" };
-        match said.contains(wanted) {
-            true => Ok(()),
-            false => Err(StageError::with_help(
+        if said.contains(wanted) {
+            Ok(())
+        } else {
+            Err(StageError::with_help(
                 format!("`{line}` printed `{}`, expected `{wanted}`", said.trim()),
                 "install that version, or set `version` to the new one, which runs the stage again",
-            )),
+            ))
         }
     }
 

@@ -119,9 +119,10 @@ pub fn map(names: &[&str], parts: PartRule) -> Result<Vec<Column>, CorpusError> 
     let part_roles = if parts == PartRule::Cut { &PART_ROLES[..] } else { &[] };
     for role in ROLES.iter().chain(part_roles) {
         let Some(index) = find(*role, names, None, COLUMNS)? else { continue };
-        columns[index] = match PART_ROLES.contains(role) {
-            true => Column::Part(*role, names[index].trim().to_owned()),
-            false => Column::Role(*role),
+        columns[index] = if PART_ROLES.contains(role) {
+            Column::Part(*role, names[index].trim().to_owned())
+        } else {
+            Column::Role(*role)
         };
     }
     let has = |role| columns.contains(&Column::Role(role));

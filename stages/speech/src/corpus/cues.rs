@@ -167,9 +167,10 @@ fn json(bytes: &[u8]) -> Result<Vec<Cue>, CueProblem> {
     let milliseconds = |seconds: f64| (seconds.max(0.0) * 1000.0).round() as u64;
     let cue = |(at, segment): (usize, CueSegment)| {
         let (start, end) = (milliseconds(segment.start), milliseconds(segment.end));
-        match end < start {
-            true => Err(CueProblem::BackwardsSegment { number: at + 1 }),
-            false => Ok(Cue { start, end, text: one_line(&segment.text) }),
+        if end < start {
+            Err(CueProblem::BackwardsSegment { number: at + 1 })
+        } else {
+            Ok(Cue { start, end, text: one_line(&segment.text) })
         }
     };
     segments.into_iter().enumerate().map(cue).collect()

@@ -156,9 +156,12 @@ struct KeyNames {
 
 impl KeyNames {
     fn of(options: &JsonlOptions) -> KeyNames {
-        let names = |own: &[String], usual: &[&str]| match own.is_empty() {
-            true => usual.iter().map(|name| (*name).to_owned()).collect(),
-            false => own.to_vec(),
+        let names = |own: &[String], usual: &[&str]| {
+            if own.is_empty() {
+                usual.iter().map(|name| (*name).to_owned()).collect()
+            } else {
+                own.to_vec()
+            }
         };
         KeyNames {
             by_role: vec![
@@ -219,9 +222,10 @@ fn record(
 fn parse(line: &str, is_complete: bool) -> Result<Map<String, Json>, RowProblem> {
     let failed = |error: serde_json::Error| {
         let column = error.column() as u64;
-        match error.is_eof() && !is_complete {
-            true => RowProblem::CutShort { column },
-            false => RowProblem::NotJson { column, message: reason(&error) },
+        if error.is_eof() && !is_complete {
+            RowProblem::CutShort { column }
+        } else {
+            RowProblem::NotJson { column, message: reason(&error) }
         }
     };
     match serde_json::from_str(line) {

@@ -86,9 +86,10 @@ impl ListedFiles {
 }
 
 pub fn folded(path: &str) -> String {
-    match path.is_ascii() {
-        true => path.to_ascii_lowercase(),
-        false => path.nfc().flat_map(char::to_lowercase).nfc().collect(),
+    if path.is_ascii() {
+        path.to_ascii_lowercase()
+    } else {
+        path.nfc().flat_map(char::to_lowercase).nfc().collect()
     }
 }
 

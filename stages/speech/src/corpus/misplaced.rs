@@ -28,14 +28,13 @@ pub fn absolute(table: &Utf8Path, rows: &Rows) -> Option<StageError> {
     let message =
         format!("`{table}` has absolute paths, such as `{first}` ({} of them)", paths.len());
     let folder = common_folder(&paths)?;
-    let help = match folder.starts_with('/') && folder.len() > 1 {
-        true => format!(
+    let help = if folder.starts_with('/') && folder.len() > 1 {
+        format!(
             "write `audio = \"{folder}\"` in the stage if the files are there, or remove \
              `{folder}/` from the paths and give the folder of the files as `audio`"
-        ),
-        false => {
-            format!("remove `{folder}` from the paths, and give the folder of the files as `audio`")
-        }
+        )
+    } else {
+        format!("remove `{folder}` from the paths, and give the folder of the files as `audio`")
     };
     Some(StageError::with_help(message, help))
 }
@@ -69,9 +68,10 @@ pub fn elsewhere(
     let full = audio.join(path);
     let count = records.len();
     let message = |why: String| format!("the files of `{table}` are missing ({count}), {why}");
-    let line = |folder: &Utf8Path| match is_audio_set && Some(folder) == table.parent() {
-        true => format!("remove `audio = \"{audio}\"` from the stage"),
-        false => {
+    let line = |folder: &Utf8Path| {
+        if is_audio_set && Some(folder) == table.parent() {
+            format!("remove `audio = \"{audio}\"` from the stage")
+        } else {
             let folder = if folder.as_str().is_empty() { "." } else { folder.as_str() };
             format!("write `audio = \"{folder}\"` in the stage")
         }

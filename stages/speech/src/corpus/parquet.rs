@@ -185,9 +185,12 @@ impl ParquetLayout {
         };
         let mut columns: Vec<Column> = fields
             .iter()
-            .map(|field| match field.is_primitive() {
-                true => Column::Field(field.name().to_owned()),
-                false => Column::Skipped,
+            .map(|field| {
+                if field.is_primitive() {
+                    Column::Field(field.name().to_owned())
+                } else {
+                    Column::Skipped
+                }
             })
             .collect();
         let declared = [
@@ -229,9 +232,10 @@ const AUDIO_COLUMN: &str = "audio_column";
 
 fn no_audio(name: &str, names: &[&str]) -> CorpusError {
     let (name, columns) = (name.to_owned(), names.join(", "));
-    match names.contains(&name.as_str()) {
-        true => CorpusError::NotAudio { name, columns },
-        false => CorpusError::MissingColumn { name, parameter: AUDIO_COLUMN, columns },
+    if names.contains(&name.as_str()) {
+        CorpusError::NotAudio { name, columns }
+    } else {
+        CorpusError::MissingColumn { name, parameter: AUDIO_COLUMN, columns }
     }
 }
 

@@ -120,10 +120,7 @@ fn seconds(cell: &str) -> Option<f64> {
         !text.is_empty()
             && text.bytes().all(|byte| byte.is_ascii_digit() || b".eE+-".contains(&byte))
     };
-    let cell = match cell.contains('.') {
-        true => cell.to_owned(),
-        false => cell.replacen(',', ".", 1),
-    };
+    let cell = if cell.contains('.') { cell.to_owned() } else { cell.replacen(',', ".", 1) };
     let parts: Vec<&str> = cell.split(':').collect();
     if parts.len() > 3 {
         return None;

@@ -84,9 +84,10 @@ impl RowParts<'_> {
 
 /// A NUL never is text; other odd characters are for `text.normalize` to count and remove.
 pub(super) fn check_text(column: &str, cell: &str) -> Result<(), RowProblem> {
-    match cell.contains('\0') {
-        false => Ok(()),
-        true => Err(RowProblem::Forbidden { column: column.to_owned(), code: 0 }),
+    if cell.contains('\0') {
+        Err(RowProblem::Forbidden { column: column.to_owned(), code: 0 })
+    } else {
+        Ok(())
     }
 }
 

@@ -63,9 +63,10 @@ pub fn relative(written: &str) -> Result<String, PathProblem> {
     if written.contains("://") {
         return Err(PathProblem::Address { path: path() });
     }
-    let slashed = match written.contains('\\') {
-        true => Cow::Owned(written.replace('\\', "/")),
-        false => Cow::Borrowed(written),
+    let slashed = if written.contains('\\') {
+        Cow::Owned(written.replace('\\', "/"))
+    } else {
+        Cow::Borrowed(written)
     };
     if slashed.starts_with('/') || has_drive_letter(&slashed) {
         return Err(PathProblem::Absolute { path: written.to_owned() });
@@ -80,10 +81,7 @@ pub fn relative(written: &str) -> Result<String, PathProblem> {
         }
         checked.push_str(checked_name(part)?);
     }
-    match checked.is_empty() {
-        true => Err(PathProblem::Empty),
-        false => Ok(checked),
-    }
+    if checked.is_empty() { Err(PathProblem::Empty) } else { Ok(checked) }
 }
 
 /// The id of a clip: its path without a known audio extension, in NFC.

@@ -174,9 +174,10 @@ fn script(bytes: &Bytes) -> Result<Bytes, String> {
             return Err(format!("byte {at} is not UTF-8; save the file as UTF-8"));
         }
     };
-    match text.trim().is_empty() {
-        true => Err("it has no text".to_owned()),
-        false => Ok(Bytes::copy_from_slice(text.as_bytes())),
+    if text.trim().is_empty() {
+        Err("it has no text".to_owned())
+    } else {
+        Ok(Bytes::copy_from_slice(text.as_bytes()))
     }
 }
 

@@ -177,10 +177,8 @@ impl RowFile {
     fn other_name(&self, record: &RowRecord, files: &ListedFiles) -> Result<String, Reject> {
         let path = &record.file;
         let place = format!("row {} `{}`", record.row, record.id);
-        let found = match path::has_audio_extension(path) {
-            true => files.find(path),
-            false => files.resolve(path),
-        };
+        let found =
+            if path::has_audio_extension(path) { files.find(path) } else { files.resolve(path) };
         match found {
             FileMatch::One(name) => Ok(name.to_owned()),
             FileMatch::Several(first, second) => {

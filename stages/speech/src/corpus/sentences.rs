@@ -28,9 +28,10 @@ enum Ids {
 
 pub(super) fn open(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
     let parameters = &setup.parameters;
-    let file = match parameters.is_set("file") {
-        true => Some(Utf8PathBuf::from(parameters.text("file")?)),
-        false => None,
+    let file = if parameters.is_set("file") {
+        Some(Utf8PathBuf::from(parameters.text("file")?))
+    } else {
+        None
     };
     let ids = match parameters.text("ids")? {
         "number" => Ids::Number,
@@ -82,9 +83,10 @@ fn check(bytes: &[u8]) -> Result<String, RowProblem> {
         .map_err(|error| RowProblem::NotUtf8 { at: error.valid_up_to() as u64 })?;
     parts::check_text("text", text)?;
     let text = text.trim();
-    match text.is_empty() {
-        true => Err(RowProblem::Empty { column: "text".to_owned() }),
-        false => Ok(text.to_owned()),
+    if text.is_empty() {
+        Err(RowProblem::Empty { column: "text".to_owned() })
+    } else {
+        Ok(text.to_owned())
     }
 }
 

@@ -227,11 +227,10 @@ impl ParquetFiles {
             .collect();
         let may_be_one = |name: &str| is_parquet(name.into()) || !name.contains('.');
         output.rejects.extend(listed.rejects.into_iter().filter(|(name, _)| may_be_one(name)));
-        match files.is_empty() {
-            true => {
-                Err(StageError::failed(format!("there is no `.parquet` file in `{}`", self.path)))
-            }
-            false => Ok(files),
+        if files.is_empty() {
+            Err(StageError::failed(format!("there is no `.parquet` file in `{}`", self.path)))
+        } else {
+            Ok(files)
         }
     }
 }
@@ -256,9 +255,10 @@ impl SourceJob for ParquetFiles {
             };
             let mut kept: HashMap<u64, Blob> = HashMap::new();
             let name = file.strip_prefix(&self.path).unwrap_or(&file);
-            let name = match name.as_str().is_empty() {
-                true => file.file_stem().unwrap_or_default().to_owned(),
-                false => name.with_extension("").into_string(),
+            let name = if name.as_str().is_empty() {
+                file.file_stem().unwrap_or_default().to_owned()
+            } else {
+                name.with_extension("").into_string()
             };
             let options = parquet::ParquetOptions { name, ..self.options.clone() };
             let found_here =

@@ -125,10 +125,7 @@ fn check_lines(bytes: &[u8]) -> Result<(), CorpusError> {
     let first = first_line(bytes).unwrap_or_default().trim_ascii();
     let is_object =
         || serde_json::from_slice::<serde_json::Map<_, serde_json::Value>>(first).is_ok();
-    match first.starts_with(b"{") && is_object() {
-        true => Err(CorpusError::JsonLines),
-        false => Ok(()),
-    }
+    if first.starts_with(b"{") && is_object() { Err(CorpusError::JsonLines) } else { Ok(()) }
 }
 
 fn first_line(bytes: &[u8]) -> Option<&[u8]> {

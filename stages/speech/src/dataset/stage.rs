@@ -41,10 +41,8 @@ struct DatasetSplit {
 fn open_split(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
     let parameters = &setup.parameters;
     let minimum = parameters.integer("minimum_per_speaker")?;
-    let group = match parameters.is_set("group") {
-        true => Some(parameters.text("group")?.to_owned()),
-        false => None,
-    };
+    let group =
+        if parameters.is_set("group") { Some(parameters.text("group")?.to_owned()) } else { None };
     let options = split::SplitOptions {
         fraction: parameters.number("fraction")?,
         salt: parameters.text("split_salt")?.to_owned(),
@@ -230,9 +228,10 @@ impl GatherJob for Filter {
                     let field = condition.field.as_str();
                     *missing.entry(field).or_default() +=
                         usize::from(failure == DropReason::Missing);
-                    match failure == DropReason::Missing && !condition.is_for_missing() {
-                        true => untested.push((place, condition.untested())),
-                        false => *unmet.entry(format!("left out by `{field}`")).or_default() += 1,
+                    if failure == DropReason::Missing && !condition.is_for_missing() {
+                        untested.push((place, condition.untested()))
+                    } else {
+                        *unmet.entry(format!("left out by `{field}`")).or_default() += 1
                     }
                 }
             }

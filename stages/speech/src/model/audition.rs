@@ -68,10 +68,8 @@ impl AuditionVoice {
 fn voices(input: &GatherInput) -> Result<Vec<AuditionVoice>, StageError> {
     let base = input.artifact(BASE).map(|fields| AuditionVoice::of_model(BASE, 0.0, fields));
     let mut voices: Vec<AuditionVoice> = base.into_iter().collect::<Result<_, _>>()?;
-    let checkpoints: &[Item] = match input.ports.contains_key("checkpoints") {
-        true => input.items("checkpoints")?,
-        false => &[],
-    };
+    let checkpoints: &[Item] =
+        if input.ports.contains_key("checkpoints") { input.items("checkpoints")? } else { &[] };
     voices.extend(checkpoints.iter().map(AuditionVoice::of_checkpoint));
     let steps = checkpoints.iter().filter_map(|item| item.fields.number(STEP));
     let last = steps.fold(0.0, f64::max);

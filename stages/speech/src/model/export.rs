@@ -92,12 +92,13 @@ fn judge_name(format: Format) -> &'static str {
 /// The tensors of the discriminator.
 fn judge(exporter: &dyn Exporter, model: &Fields) -> Result<Recipes, StageError> {
     let judge = exporter.discriminator(model);
-    match judge.is_empty() {
-        false => Ok(judge),
-        true => Err(StageError::with_help(
+    if judge.is_empty() {
+        Err(StageError::with_help(
             "the model has no discriminator to export",
             "leave out `discriminator`, or read a model of `vits.finetune`",
-        )),
+        ))
+    } else {
+        Ok(judge)
     }
 }
 

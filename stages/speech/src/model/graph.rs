@@ -36,14 +36,15 @@ struct GraphExport {
 
 pub fn open(setup: &Setup) -> Result<Job, StageError> {
     let parameters = &setup.parameters;
-    let target = match parameters.is_set("target") {
-        false => Target::Plain,
-        true => match parameters.text("target")? {
+    let target = if parameters.is_set("target") {
+        match parameters.text("target")? {
             "sherpa" => Target::Sherpa,
             "piper" => Target::Piper,
             "plain" => Target::Plain,
             other => return Err(unknown_choice("target", other)),
-        },
+        }
+    } else {
+        Target::Plain
     };
     let stored = match parameters.text("dtype")? {
         "keep" | "f32" => WeightType::F32,

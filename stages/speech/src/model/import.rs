@@ -52,10 +52,7 @@ fn open(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
 }
 
 fn optional(parameters: &Parameters, name: &str) -> Result<Option<String>, StageError> {
-    match parameters.is_set(name) {
-        true => Ok(Some(parameters.text(name)?.to_owned())),
-        false => Ok(None),
-    }
+    if parameters.is_set(name) { Ok(Some(parameters.text(name)?.to_owned())) } else { Ok(None) }
 }
 
 impl GatherJob for Import {

@@ -292,9 +292,10 @@ pub(crate) fn mistakes_of_types(parameters: &Parameters, tables: &[&'static str]
         for (name, value) in parameters.map(parameter).unwrap_or_default() {
             let ParameterValue::Text(kind) = value else { continue };
             if !is_type(kind) || !is_name(name) {
-                let message = match is_name(name) {
-                    true => format!("output `{name}` cannot be `{}`", kind.escape_debug()),
-                    false => format!("`{}` is not a name of an output", name.escape_debug()),
+                let message = if is_name(name) {
+                    format!("output `{name}` cannot be `{}`", kind.escape_debug())
+                } else {
+                    format!("`{}` is not a name of an output", name.escape_debug())
                 };
                 let help = "write `number`, `text`, or the kind of a file such as `audio/wav` or `file/json`";
                 mistakes.push(Mistake { parameter, message, help: Some(help.to_owned()) });

@@ -125,9 +125,10 @@ impl OpenRequest<'_> {
             };
             for entry in fs::read_dir(&folder).map_err(gone)? {
                 let entry = entry.map_err(gone)?;
-                let removed = match entry.file_type().map_err(gone)?.is_dir() {
-                    true => fs::remove_dir_all(entry.path()),
-                    false => fs::remove_file(entry.path()),
+                let removed = if entry.file_type().map_err(gone)?.is_dir() {
+                    fs::remove_dir_all(entry.path())
+                } else {
+                    fs::remove_file(entry.path())
                 };
                 removed.map_err(gone)?;
             }
@@ -137,9 +138,10 @@ impl OpenRequest<'_> {
 
     /// The time for a number of items, or for each of them if the process reports each.
     fn limit(declared: &FunctionDeclaration, items: usize, process: &Process) -> Option<Duration> {
-        match process.works_in_batches {
-            true => declared.timeout?.checked_mul(items.max(1) as u32),
-            false => declared.timeout,
+        if process.works_in_batches {
+            declared.timeout?.checked_mul(items.max(1) as u32)
+        } else {
+            declared.timeout
         }
     }
 }
@@ -308,10 +310,7 @@ impl ItemFunction {
                     Some(error) => Err(of_one(error, batch)),
                     None => {
                         let reject = Reject::said("python-failed", "the program failed", &said);
-                        match self.rejects {
-                            true => Ok(Err(reject)),
-                            false => Err(unable(reject.reason)),
-                        }
+                        if self.rejects { Ok(Err(reject)) } else { Err(unable(reject.reason)) }
                     }
                 }
             }
@@ -329,9 +328,10 @@ impl ItemFunction {
         let mut fresh = self.declared.start(device, context)?;
         let again = self.batch(&mut fresh, std::slice::from_ref(item), context)?;
         let (Some(Ok(known)), Some(Ok(again))) = (known, again.first()) else {
-            return match known.map(Result::is_ok) == again.first().map(Result::is_ok) {
-                true => Ok(()),
-                false => Err(differs("it fails in only one of the two cases")),
+            return if known.map(Result::is_ok) == again.first().map(Result::is_ok) {
+                Ok(())
+            } else {
+                Err(differs("it fails in only one of the two cases"))
             };
         };
         let other = known.values.iter().zip(&again.values).find(|(one, two)| one != two);
@@ -374,10 +374,12 @@ fn by_item(
             None => return Err(Some("it returned a result for an unknown item".to_owned())),
         }
     }
-    match awaited.is_empty() {
-        true => Ok(found),
-        false if context.stopping() => Err(None),
-        false => Err(Some(format!("results missing: {}", awaited.len()))),
+    if awaited.is_empty() {
+        Ok(found)
+    } else if context.stopping() {
+        Err(None)
+    } else {
+        Err(Some(format!("results missing: {}", awaited.len())))
     }
 }
 

@@ -58,9 +58,10 @@ impl Fit {
         fault(edge < self.edge_letter, "align_edge", edge, ("below", self.edge_letter));
         fault(speed < self.slowest, "letters_per_second", speed, ("below", self.slowest));
         fault(speed > self.fastest, "letters_per_second", speed, ("above", self.fastest));
-        match faults.is_empty() {
-            true => Ok(Output::default()),
-            false => Err(Reject::new("bad-transcript", faults.join("; "))),
+        if faults.is_empty() {
+            Ok(Output::default())
+        } else {
+            Err(Reject::new("bad-transcript", faults.join("; ")))
         }
     }
 }

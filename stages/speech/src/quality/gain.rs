@@ -67,9 +67,10 @@ impl GatherJob for Gain {
         }
         let mut models = Vec::new();
         for id in table.candidates() {
-            let measures = match self.tells_missing {
-                true => self.compare(id, &table.shared(&[id, &self.base])),
-                false => self.compare(id, &table),
+            let measures = if self.tells_missing {
+                self.compare(id, &table.shared(&[id, &self.base]))
+            } else {
+                self.compare(id, &table)
             }?;
             let own = items.iter().find(|item| place(item).0 == id);
             let step = own.and_then(|item| item.fields.number(STEP)).unwrap_or(0.0);

@@ -16,9 +16,10 @@ struct PairStage {
 pub fn open(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
     let parameters = &setup.parameters;
     let by = parameters.text("by")?.to_owned();
-    let reference_by = match parameters.is_set("reference_by") {
-        true => parameters.text("reference_by")?.to_owned(),
-        false => by.clone(),
+    let reference_by = if parameters.is_set("reference_by") {
+        parameters.text("reference_by")?.to_owned()
+    } else {
+        by.clone()
     };
     let take = parameters.texts("take")?.into_iter().map(str::to_owned).collect();
     Ok(Job::Gather(Box::new(PairStage { by, reference_by, take })))

@@ -123,10 +123,12 @@ fn root(square: &[Vec<f64>]) -> Vec<Vec<f64>> {
         for column in 0..=row {
             let known: f64 = (0..column).map(|at| root[row][at] * root[column][at]).sum();
             let left: f64 = square[row][column] - known;
-            root[row][column] = match row == column {
-                true => left.max(0.0).sqrt(),
-                false if root[column][column] > 0.0 => left / root[column][column],
-                false => 0.0,
+            root[row][column] = if row == column {
+                left.max(0.0).sqrt()
+            } else if root[column][column] > 0.0 {
+                left / root[column][column]
+            } else {
+                0.0
             };
         }
     }

@@ -72,9 +72,10 @@ fn rater(name: &str, pairs: &[Pair], heard: &[&PairVote]) -> Rater {
         heard.iter().filter(|vote| !vote.repeat).map(|vote| (vote.pair, vote.preferred)).collect();
     let mut random_by = 1.0;
     let mut check = |passed: bool, chances: Chances| {
-        random_by *= match passed {
-            true => chances.random / chances.careful,
-            false => (1.0 - chances.random) / (1.0 - chances.careful),
+        random_by *= if passed {
+            chances.random / chances.careful
+        } else {
+            (1.0 - chances.random) / (1.0 - chances.careful)
         };
         usize::from(passed)
     };

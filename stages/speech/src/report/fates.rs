@@ -133,16 +133,17 @@ impl RecordingReport {
         total.segments += 1;
         total.seconds += seconds;
         if let Some((stage, Reject { code, reason })) = lost {
-            match self.rejected.len() < LISTED {
-                true => self.rejected.push(LostSegment {
+            if self.rejected.len() < LISTED {
+                self.rejected.push(LostSegment {
                     id,
                     start: rounded(start),
                     seconds: rounded(seconds),
                     stage,
                     code,
                     reason,
-                }),
-                false => self.more_rejected += 1,
+                })
+            } else {
+                self.more_rejected += 1
             }
         }
     }

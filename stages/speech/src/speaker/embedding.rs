@@ -9,13 +9,11 @@ const NUMPY: &[u8] = b"\x93NUMPY";
 /// Reads a NumPy array of floats, or a JSON list of numbers; the error continues "the embedding in
 /// ...".
 pub fn embedding(bytes: &[u8]) -> Result<Vec<f64>, String> {
-    let numbers: Vec<f64> = match bytes.starts_with(NUMPY) {
-        true => {
-            let array = npy::read_floats(bytes).map_err(|error| format!("is damaged: {error}"))?;
-            array.values.into_iter().map(f64::from).collect()
-        }
-        false => from_outside(bytes)
-            .map_err(|error| format!("is not a JSON list of numbers: {error}"))?,
+    let numbers: Vec<f64> = if bytes.starts_with(NUMPY) {
+        let array = npy::read_floats(bytes).map_err(|error| format!("is damaged: {error}"))?;
+        array.values.into_iter().map(f64::from).collect()
+    } else {
+        from_outside(bytes).map_err(|error| format!("is not a JSON list of numbers: {error}"))?
     };
     if numbers.is_empty() { Err("is an empty list".to_owned()) } else { Ok(numbers) }
 }

@@ -71,9 +71,10 @@ impl GatherJob for Match {
             }
         }
         let numbers = clips.first().map_or(0, |(_, clip)| clip.len());
-        let known = match input.ports.contains_key("reference") {
-            true => Some(known_voices(input.items("reference")?, context)?),
-            false => None,
+        let known = if input.ports.contains_key("reference") {
+            Some(known_voices(input.items("reference")?, context)?)
+        } else {
+            None
         };
         let expected = known.as_ref().and_then(|known| known.first());
         let expected = expected.map_or(numbers, |voice| voice.direction.len());
@@ -224,9 +225,10 @@ fn known_voices(items: &[Item], context: &mut dyn Context) -> Result<Vec<Voice>,
     // Sums do not depend on the order of the items.
     clips.sort_by(|(one, a), (other, b)| one.cmp(other).then_with(|| compare(a, b)));
     let voices = voices(clips.iter().map(|(name, clip)| (*name, clip)));
-    match voices.is_empty() {
-        true => Err(StageError::failed("`reference` has no clip with a speaker")),
-        false => Ok(voices),
+    if voices.is_empty() {
+        Err(StageError::failed("`reference` has no clip with a speaker"))
+    } else {
+        Ok(voices)
     }
 }
 

@@ -80,9 +80,10 @@ impl ItemJob for Phonemise {
             let own = text?;
             let phonemes =
                 joined(own.iter().map(|clause| (said.next().unwrap_or_default(), clause.mark)));
-            match phonemes.is_empty() {
-                true => Err(Reject::new("no-phonemes", "espeak-ng says nothing for the text")),
-                false => Ok(Output::default().with(PHONEMES, NewValue::Text(phonemes))),
+            if phonemes.is_empty() {
+                Err(Reject::new("no-phonemes", "espeak-ng says nothing for the text"))
+            } else {
+                Ok(Output::default().with(PHONEMES, NewValue::Text(phonemes)))
             }
         });
         Ok(outputs.collect())

@@ -84,9 +84,12 @@ impl Reader {
                 });
             }
         };
-        let is_known = |character: char| match lower_case {
-            true => vocabulary.knows_lowered(character),
-            false => vocabulary.contains(character),
+        let is_known = |character: char| {
+            if lower_case {
+                vocabulary.knows_lowered(character)
+            } else {
+                vocabulary.contains(character)
+            }
         };
         let mut unknown = BTreeMap::new();
         for character in text.chars().filter(|character| !is_known(*character)) {

@@ -126,9 +126,10 @@ fn open_audit(setup: Setup, context: &mut dyn Context) -> Result<Job, StageError
     let vocabulary = vocabulary(&setup, context)?;
     Ok(Job::Gather(Box::new(AuditJob {
         reader: vocabulary.map(|vocabulary| Reader::Listed { vocabulary, lower_case }),
-        language: match parameters.is_set("language") {
-            true => Some(parameters.text("language")?.to_owned()),
-            false => None,
+        language: if parameters.is_set("language") {
+            Some(parameters.text("language")?.to_owned())
+        } else {
+            None
         },
         options: audit::AuditOptions {
             allow: parameters.text("allow")?.chars().collect(),

@@ -55,9 +55,10 @@ impl Vocabulary {
 
     fn of(characters: impl Iterator<Item = char>) -> Result<Vocabulary, VocabularyError> {
         let characters: BTreeSet<char> = characters.collect();
-        match characters.is_empty() {
-            true => Err(VocabularyError::NoCharacters),
-            false => Ok(Vocabulary { characters }),
+        if characters.is_empty() {
+            Err(VocabularyError::NoCharacters)
+        } else {
+            Ok(Vocabulary { characters })
         }
     }
 

@@ -27,9 +27,10 @@ pub(crate) fn case(parameters: &Parameters) -> Result<LetterCase, StageError> {
 
 /// The rules for letters: of the language in `language`, or else of the numbers.
 pub(crate) fn letters(parameters: &Parameters) -> Result<Letters, StageError> {
-    match parameters.is_set("language") {
-        true => Ok(Letters::of(parameters.text("language")?)),
-        false => Ok(Letters::of(parameters.text("numbers")?)),
+    if parameters.is_set("language") {
+        Ok(Letters::of(parameters.text("language")?))
+    } else {
+        Ok(Letters::of(parameters.text("numbers")?))
     }
 }
 

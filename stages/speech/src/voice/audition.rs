@@ -19,14 +19,13 @@ pub fn open(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
 
 impl GatherJob for VoiceAudition {
     fn run(&mut self, input: GatherInput, _: &mut dyn Context) -> Result<GatherOutput, StageError> {
-        let clips: &[Item] = match input.ports.contains_key("clips") {
-            true => input.items("clips")?,
-            false => &[],
-        };
+        let clips: &[Item] =
+            if input.ports.contains_key("clips") { input.items("clips")? } else { &[] };
         let of_clips = clips.iter().filter_map(|clip| clip.fields.text("speaker"));
-        let speakers: BTreeSet<&str> = match self.speakers.is_empty() {
-            true => of_clips.collect(),
-            false => self.speakers.iter().map(String::as_str).collect(),
+        let speakers: BTreeSet<&str> = if self.speakers.is_empty() {
+            of_clips.collect()
+        } else {
+            self.speakers.iter().map(String::as_str).collect()
         };
         if speakers.is_empty() {
             return Err(StageError::with_help(

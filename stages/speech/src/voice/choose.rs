@@ -67,9 +67,10 @@ impl Choose {
         for input in input.ports.get("input").into_iter().flatten() {
             let PortInput::Dataset { stage, items, .. } = input else { continue };
             for item in items {
-                let (voice, sentence) = match self.by_speaker {
-                    true => (item.fields.text("speaker"), item.fields.text("sentence")),
-                    false => (Some(instance(stage)), Some(&*item.id)),
+                let (voice, sentence) = if self.by_speaker {
+                    (item.fields.text("speaker"), item.fields.text("sentence"))
+                } else {
+                    (Some(instance(stage)), Some(&*item.id))
                 };
                 let (Some(voice), Some(sentence)) = (voice, sentence) else {
                     return Err(StageError::failed(format!(

@@ -157,9 +157,10 @@ mod tests {
             let mut array = tokens(22);
             array.values[codebook as usize * 22 + 5] = token;
             let entries = if codebook == 0 { 4_096 } else { 1_024 };
-            let wanted = match is_taken {
-                true => Ok(22),
-                false => Err(Mismatch::Entry { codebook, frame: 5, token, entries }),
+            let wanted = if is_taken {
+                Ok(22)
+            } else {
+                Err(Mismatch::Entry { codebook, frame: 5, token, entries })
             };
             assert_eq!(FISH.check(&array, length(24_000)), wanted, "{codebook} {token}");
         }

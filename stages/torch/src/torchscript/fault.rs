@@ -42,10 +42,11 @@ fn of_library(text: &str) -> ModuleFault {
     }
     let TorchError::Library(short) = error else { return ModuleFault::Other(error.into()) };
     let short = short.strip_prefix(BUILTIN).unwrap_or(&short);
-    match is_raised {
-        true => ModuleFault::Raised(clean(short).into_owned()),
+    if is_raised {
+        ModuleFault::Raised(clean(short).into_owned())
+    } else {
         // The call itself: no such method, or other arguments.
-        false => ModuleFault::Other(unable(format!("the module cannot be called: {short}"))),
+        ModuleFault::Other(unable(format!("the module cannot be called: {short}")))
     }
 }
 

@@ -74,10 +74,7 @@ impl Shared {
 fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).into_iter().flatten() {
         let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => walk(&path, found),
-            false => found.push(path),
-        }
+        if path.is_dir() { walk(&path, found) } else { found.push(path) }
     }
 }
 

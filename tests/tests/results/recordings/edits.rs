@@ -225,9 +225,10 @@ impl Sequence {
             let cues = track.filter(|_| matches!(texts, Texts::Cues | Texts::Both));
             let (script, cues) = (script.map(Track::script), cues.map(Track::subtitles));
             let samples = track.map(|track| track.samples.clone()).unwrap_or_default();
-            match samples.is_empty() {
-                true => self.world.remove(&format!("{name}.wav")),
-                false => self.world.record(&format!("{name}.wav"), &samples),
+            if samples.is_empty() {
+                self.world.remove(&format!("{name}.wav"))
+            } else {
+                self.world.record(&format!("{name}.wav"), &samples)
             }
             for (ending, bytes) in [("txt", script), ("srt", cues)] {
                 let file = format!("{name}.{ending}");

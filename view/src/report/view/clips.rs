@@ -104,9 +104,8 @@ fn speakers(corpus: &Corpus) -> Markup {
     let all = corpus.speakers();
     let most = all.iter().map(|(_, _, seconds)| *seconds).fold(0.0, f64::max);
     let most_clips = all.iter().map(|(_, clips, _)| *clips).max().unwrap_or(1) as f64;
-    let share = |clips: u64, seconds: f64| match most > 0.0 {
-        true => seconds / most,
-        false => clips as f64 / most_clips,
+    let share = |clips: u64, seconds: f64| {
+        if most > 0.0 { seconds / most } else { clips as f64 / most_clips }
     };
     let mut table = HtmlTable::new("Speakers", &["Speaker", ">Clips", ">Time", "-"]);
     for (name, clips, seconds) in all.iter().take(SPEAKERS) {

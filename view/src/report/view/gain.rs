@@ -43,10 +43,8 @@ fn of(comparison: &GainTable) -> Markup {
 }
 
 fn shown(figure: &GainFigure, is_base: bool) -> Markup {
-    let signed = |value: f64| match value > 0.0 {
-        true => format!("+{}", number(value)),
-        false => number(value),
-    };
+    let signed =
+        |value: f64| if value > 0.0 { format!("+{}", number(value)) } else { number(value) };
     html! {
         (number(figure.value))
         @if !is_base {

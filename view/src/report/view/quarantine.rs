@@ -18,13 +18,11 @@ const LISTED: usize = 200;
 fn lead(all: &[QuarantinedItem]) -> String {
     let fatal = all.iter().filter(|aside| aside.is_fatal).map(|aside| aside.stage);
     let fatal: BTreeSet<&str> = fatal.collect();
-    match fatal.is_empty() {
-        true => " quarantined; the others were processed.".to_owned(),
-        false => {
-            let stages: Vec<String> =
-                fatal.into_iter().map(|stage| text(stage).into_owned()).collect();
-            format!(" quarantined; {} failed.", stages.join(", "))
-        }
+    if fatal.is_empty() {
+        " quarantined; the others were processed.".to_owned()
+    } else {
+        let stages: Vec<String> = fatal.into_iter().map(|stage| text(stage).into_owned()).collect();
+        format!(" quarantined; {} failed.", stages.join(", "))
     }
 }
 

@@ -66,9 +66,8 @@ fn overview(recordings: &[&RecordingSummary]) -> Markup {
         ">Words not heard",
     ];
     let mut table = HtmlTable::new("Long recordings", &headings);
-    let time = |seconds: f64| match seconds > 0.0 {
-        true => Cell::number(units::seconds(seconds), seconds),
-        false => Cell::empty(),
+    let time = |seconds: f64| {
+        if seconds > 0.0 { Cell::number(units::seconds(seconds), seconds) } else { Cell::empty() }
     };
     for recording in recordings.iter().take(LISTED) {
         let of = |is_wanted: &dyn Fn(&str) -> bool| -> f64 {

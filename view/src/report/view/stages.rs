@@ -106,9 +106,10 @@ fn table(seen: &RunData) -> Markup {
 
 /// The reason why the run did nothing for a stage.
 fn missed(stage: &StageData) -> String {
-    let why = match stage.was_wanted {
-        true => "not reached by the run",
-        false => "not among the targets of the run",
+    let why = if stage.was_wanted {
+        "not reached by the run"
+    } else {
+        "not among the targets of the run"
     };
     match &stage.last {
         Some(last) => format!("{why}; its outcome is from run {}", last.run),

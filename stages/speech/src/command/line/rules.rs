@@ -364,18 +364,24 @@ fn puts_into_program(words: &[Word]) -> bool {
 /// True for `-c`, `-ec` and `-cCODE`, and for `--eval` and `--eval=CODE`.
 fn has_option(word: &Word, options: &[&str]) -> bool {
     let Some(given) = word.start.strip_prefix('-') else { return false };
-    options.iter().any(|option| match option.starts_with('-') {
-        true => given.split('=').next() == Some(option),
-        false => !given.starts_with('-') && given.contains(option),
+    options.iter().any(|option| {
+        if option.starts_with('-') {
+            given.split('=').next() == Some(option)
+        } else {
+            !given.starts_with('-') && given.contains(option)
+        }
     })
 }
 
 /// True for `-e`, `-ne` and `-eCODE`, and not for `-i.bed`.
 fn begins(word: &Word, options: &[&str]) -> bool {
     let Some(given) = word.start.strip_prefix('-') else { return false };
-    options.iter().any(|option| match option.starts_with('-') {
-        true => given.split('=').next() == Some(option),
-        false => given.starts_with(option) || (!given.starts_with('-') && given.ends_with(option)),
+    options.iter().any(|option| {
+        if option.starts_with('-') {
+            given.split('=').next() == Some(option)
+        } else {
+            given.starts_with(option) || (!given.starts_with('-') && given.ends_with(option))
+        }
     })
 }
 
@@ -383,9 +389,12 @@ fn begins(word: &Word, options: &[&str]) -> bool {
 fn takes_value(word: &Word, options: &[&str]) -> bool {
     let given = word.text.as_deref().and_then(|text| text.strip_prefix('-'));
     given.is_some_and(|given| {
-        options.iter().any(|option| match option.starts_with('-') {
-            true => *option == given,
-            false => !given.starts_with('-') && given.ends_with(option),
+        options.iter().any(|option| {
+            if option.starts_with('-') {
+                *option == given
+            } else {
+                !given.starts_with('-') && given.ends_with(option)
+            }
         })
     })
 }

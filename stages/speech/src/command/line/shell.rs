@@ -148,9 +148,10 @@ impl Reader<'_> {
     pub fn nested(&mut self, region: Option<Misplaced>, read: impl FnOnce(&mut Self)) {
         let around = std::mem::replace(&mut self.region, region);
         self.depth += 1;
-        match self.depth > MAX_DEPTH {
-            true => (self.script.is_odd, self.at) = (true, self.symbols.len()),
-            false => read(self),
+        if self.depth > MAX_DEPTH {
+            (self.script.is_odd, self.at) = (true, self.symbols.len())
+        } else {
+            read(self)
         }
         self.depth -= 1;
         self.region = around;
@@ -246,9 +247,10 @@ impl Reader<'_> {
             }
             '&' if self.takes('>') => self.file(list),
             '&' => {
-                match self.takes('&') {
-                    true => self.is_behind_command = true,
-                    false => self.end_list(),
+                if self.takes('&') {
+                    self.is_behind_command = true
+                } else {
+                    self.end_list()
                 }
                 self.begin(list, false);
             }
@@ -260,10 +262,13 @@ impl Reader<'_> {
                     self.begin(list, false);
                 }
             }
-            '<' if self.takes('<') => match self.takes('<') {
-                true => self.file(list),
-                false => self.document(),
-            },
+            '<' if self.takes('<') => {
+                if self.takes('<') {
+                    self.file(list)
+                } else {
+                    self.document()
+                }
+            }
             _ => {
                 let _ = self.takes(letter) || self.takes('|') || self.takes('&') || self.takes('>');
                 self.file(list);

@@ -195,10 +195,7 @@ fn next_segment<'s, S: CorrectableSegment>(
         (Some((_, _, end)), Some((_, start, _))) if (start - end).abs() < ADJOINING => {}
         _ => return Err(NO_NEXT),
     }
-    match with.as_ref().is_none_or(|with| with == next.name()) {
-        true => Ok(next),
-        false => Err(OTHER_NEXT),
-    }
+    if with.as_ref().is_none_or(|with| with == next.name()) { Ok(next) } else { Err(OTHER_NEXT) }
 }
 
 #[cfg(test)]

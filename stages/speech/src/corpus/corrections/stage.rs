@@ -242,12 +242,11 @@ impl Corrections {
     ) -> Option<NewItem> {
         let CorrectedSegment { segment: part, correction } = one;
         let item = &items[part.at];
-        let mut new = match part.is_new {
-            true => {
-                counts.cut += 1;
-                cut(item, part, ids)?
-            }
-            false => NewItem::kept(item),
+        let mut new = if part.is_new {
+            counts.cut += 1;
+            cut(item, part, ids)?
+        } else {
+            NewItem::kept(item)
         };
         match correction {
             Some(Correction::Text(text)) => {

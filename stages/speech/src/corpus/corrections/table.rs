@@ -108,9 +108,10 @@ impl CorrectionTable {
             return Ok(CorrectionTable::default());
         }
         if !columns.iter().any(|column| column == SEGMENT) {
-            let separator = match columns.iter().any(|column| column.contains([';', '\t'])) {
-                true => ": its columns must be separated by commas",
-                false => "",
+            let separator = if columns.iter().any(|column| column.contains([';', '\t'])) {
+                ": its columns must be separated by commas"
+            } else {
+                ""
             };
             return Err(format!("the table of corrections has no column `{SEGMENT}`{separator}"));
         }

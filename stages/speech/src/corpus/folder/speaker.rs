@@ -101,9 +101,10 @@ impl SpeakerFolder {
             return Ok(());
         };
         let is_one = first.len() == 1 && second.len() > 1;
-        match is_one || first.iter().all(|name| is_part(name)) {
-            true => Err(UnclearSpeaker { example: example.to_owned(), levels }),
-            false => Ok(()),
+        if is_one || first.iter().all(|name| is_part(name)) {
+            Err(UnclearSpeaker { example: example.to_owned(), levels })
+        } else {
+            Ok(())
         }
     }
 }

@@ -33,13 +33,14 @@ pub(super) fn names(lines: &[TableRow]) -> Result<(Names, bool), CorpusError> {
         return Ok((SPEAKER_FIRST, false));
     }
     let are_alike = similarity(&rows) >= SAME_TEXT;
-    let reading = match are_alike {
-        true => third.is_normalised(&second).then_some(LJSPEECH),
-        false => match (third.is_speaker_of(&second), second.is_speaker_of(&third)) {
+    let reading = if are_alike {
+        third.is_normalised(&second).then_some(LJSPEECH)
+    } else {
+        match (third.is_speaker_of(&second), second.is_speaker_of(&third)) {
             (true, false) => Some(SPEAKER_LAST),
             (false, true) => Some(SPEAKER_FIRST),
             _ => None,
-        },
+        }
     };
     match reading {
         Some(names) => Ok((names, false)),

@@ -200,9 +200,10 @@ impl OrderedCandidates {
     fn behind(&self, one: usize, other: usize) -> String {
         let people = self.scores.first().filter(|_| self.is_rated);
         let id = &self.ids[other];
-        match people.is_some_and(|(_, scores)| scores.beats[other][one]) {
-            true => format!("people prefer `{id}`"),
-            false => format!("`{id}` is better in one measure and in none worse"),
+        if people.is_some_and(|(_, scores)| scores.beats[other][one]) {
+            format!("people prefer `{id}`")
+        } else {
+            format!("`{id}` is better in one measure and in none worse")
         }
     }
 }

@@ -44,9 +44,10 @@ impl RequirementText {
             if !*met && candidate.is_in() {
                 let told: Vec<String> =
                     candidate.lines.iter().filter_map(ComparisonResult::told).collect();
-                candidate.leave(match told.is_empty() {
-                    true => format!("`{}` does not hold", self.text),
-                    false => told.join("; "),
+                candidate.leave(if told.is_empty() {
+                    format!("`{}` does not hold", self.text)
+                } else {
+                    told.join("; ")
                 });
             }
         }

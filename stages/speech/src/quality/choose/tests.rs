@@ -265,13 +265,14 @@ fn sentences_that_are_held_take_no_part_and_are_reported_on() {
 
     // Figures of the held sentences do not move the choice.
     let held = |item: &Item| is_held("choice", place(item).1, 0.5);
-    let other = items.iter().flatten().map(|item| match held(item) {
-        true => {
+    let other = items.iter().flatten().map(|item| {
+        if held(item) {
             let (name, sentence) = place(item);
             let at = sentence[1..].parse().unwrap();
             measured(name, at, &[("cer", Value::Number(9.0))])
+        } else {
+            item.clone()
         }
-        false => item.clone(),
     });
     let (_, moved) = chosen(&[other.collect()], &[10], &half);
     assert_eq!(moved.models[0].measures, report.models[0].measures);

@@ -31,14 +31,12 @@ const CHINESE_YEAR: char = '年';
 pub(super) fn read(token: &Token<'_>, language: Language) -> Option<Reading> {
     let before = before(token, language)?;
     let (words, amount) = number(&token.plain, language)?;
-    let (words, taken_after) = match before.has_percent {
-        true => (ends(token.after(), language).then(|| language.percent(&words, amount))?, 0),
-        false => behind(token, words, amount, language)?,
+    let (words, taken_after) = if before.has_percent {
+        (ends(token.after(), language).then(|| language.percent(&words, amount))?, 0)
+    } else {
+        behind(token, words, amount, language)?
     };
-    let words = match before.is_negative {
-        true => language.negative(&words),
-        false => words,
-    };
+    let words = if before.is_negative { language.negative(&words) } else { words };
     Some(Reading { words, taken_before: before.taken, taken_after })
 }
 
@@ -67,10 +65,8 @@ fn before(token: &Token<'_>, language: Language) -> Option<Before> {
         });
     }
     let is_attached = token.is_glued_left() && !has_no_spaces(text.chars().next_back(), language);
-    let (is_negative, taken) = match is_attached && !is_amharic_prefix(text, language) {
-        true => token.sign()?,
-        false => (false, 0),
-    };
+    let (is_negative, taken) =
+        if is_attached && !is_amharic_prefix(text, language) { token.sign()? } else { (false, 0) };
     Some(Before { is_negative, has_percent: false, taken })
 }
 

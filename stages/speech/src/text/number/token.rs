@@ -142,9 +142,10 @@ pub(super) fn digit(character: char) -> Option<char> {
 fn is_group(after: &str, plain: &str) -> bool {
     let following = after.chars().take_while(|character| digit(*character).is_some()).count();
     let head = plain.rsplit(' ').next().unwrap_or_default();
-    let head_fits = match plain.contains(' ') {
-        true => head.len() == 3,
-        false => (1..=3).contains(&head.len()) && !head.starts_with('0'),
+    let head_fits = if plain.contains(' ') {
+        head.len() == 3
+    } else {
+        (1..=3).contains(&head.len()) && !head.starts_with('0')
     };
     following == 3 && head_fits && head.bytes().all(|byte| byte.is_ascii_digit())
 }
