@@ -4,8 +4,7 @@
 
 use super::clip::{Clip, Samples, round};
 use super::fault::Fault;
-use rubato::audioadapter_buffers::direct::SequentialSlice;
-use rubato::{Fft, FixedSync, Resampler};
+use stage_signal::Filter;
 use std::cell::RefCell;
 
 /// The number of resamplers that a thread keeps; building one costs as much as a second of audio.
@@ -65,7 +64,7 @@ fn with_converter<T>(
 pub struct Converter {
     from: u32,
     to: u32,
-    fft: Fft<f64>,
+    filter: Filter,
     block_in: Vec<f64>,
     block_out: Vec<f64>,
 }
@@ -73,9 +72,9 @@ pub struct Converter {
 impl Converter {
     pub fn new(from: u32, to: u32) -> Result<Self, Fault> {
         let (input, output) = block(from, to)?;
-        let fft = Fft::new(from as usize, to as usize, input, 1, FixedSync::Both)
-            .map_err(|_| fault(from, to, "no filter fits these rates"))?;
-        Ok(Self { from, to, fft, block_in: vec![0.0; input], block_out: vec![0.0; output] })
+        let filter = Filter::new(from, to, input)
+            .ok_or_else(|| fault(from, to, "no filter fits these rates"))?;
+        Ok(Self { from, to, filter, block_in: vec![0.0; input], block_out: vec![0.0; output] })
     }
 
     /// The number of output frames for `frames`: rounded up.
@@ -126,8 +125,8 @@ impl Converter {
         mut read: impl FnMut(usize, &mut [f64]),
         mut write: impl FnMut(&[f64]),
     ) -> Result<(), Fault> {
-        self.fft.reset();
-        let mut skip = self.fft.output_delay();
+        self.filter.reset();
+        let mut skip = self.filter.delay();
         let mut left = self.frames_out(frames);
         let mut at = 0;
         while left > 0 {
@@ -147,13 +146,8 @@ impl Converter {
     }
 
     fn step(&mut self) -> Result<(), Fault> {
-        let wrong = fault(self.from, self.to, "a block does not fit the filter");
-        let (input, output) = (self.block_in.len(), self.block_out.len());
-        let block_in = SequentialSlice::new(&self.block_in, 1, input).map_err(|_| wrong.clone())?;
-        let mut block_out =
-            SequentialSlice::new_mut(&mut self.block_out, 1, output).map_err(|_| wrong.clone())?;
-        self.fft.process_into_buffer(&block_in, &mut block_out, None).map_err(|_| wrong)?;
-        Ok(())
+        let done = self.filter.run(&self.block_in, &mut self.block_out);
+        done.ok_or_else(|| fault(self.from, self.to, "a block does not fit the filter"))
     }
 }
 

@@ -1,10 +1,8 @@
 //! Bandwidth and flatness of the spectrum of a recording. Telephone speech that was resampled to a
 //! high rate has an empty upper half, and a model trained on it sounds dull.
 
-use realfft::num_complex::Complex;
-use realfft::{RealFftPlanner, RealToComplex};
+use stage_signal::Transform;
 use std::cell::RefCell;
-use std::sync::Arc;
 
 /// Samples of one transform.
 const SIZE: usize = 1_024;
@@ -77,54 +75,38 @@ thread_local! {
     static PLAN: RefCell<FftPlan> = RefCell::new(FftPlan::new());
 }
 
-/// The transform and its buffers, one per thread.
+/// The transform and its window, one per thread.
 struct FftPlan {
-    transform: Arc<dyn RealToComplex<f64>>,
+    transform: Transform,
     window: Vec<f64>,
-    input: Vec<f64>,
-    output: Vec<Complex<f64>>,
-    scratch: Vec<Complex<f64>>,
 }
 
 impl FftPlan {
     fn new() -> Self {
-        let transform = RealFftPlanner::new().plan_fft_forward(SIZE);
         let turn = 2.0 * std::f64::consts::PI / SIZE as f64;
         Self {
             window: (0..SIZE).map(|at| 0.5 - 0.5 * (turn * at as f64).cos()).collect(),
-            input: transform.make_input_vec(),
-            output: transform.make_output_vec(),
-            scratch: transform.make_scratch_vec(),
-            transform,
+            transform: Transform::new(SIZE),
         }
     }
 
     /// The summed power of the frames, by bin. Bin 0 is left out: an offset is not sound.
     fn power(&mut self, interleaved: &[i16], channels: usize) -> Vec<f64> {
-        let mut power = vec![0.0; self.output.len()];
+        let mut power = vec![0.0; SIZE / 2 + 1];
         let frames = interleaved.len() / channels;
         let count = (frames / SIZE).min(FRAMES);
         for index in 0..count {
             let start = index * (frames / count);
-            self.transform(&interleaved[start * channels..], channels);
-            for (sum, bin) in power.iter_mut().zip(&self.output) {
+            let samples = interleaved[start * channels..].iter().step_by(channels);
+            let input = self.transform.input().iter_mut();
+            for ((place, sample), weight) in input.zip(samples).zip(&self.window) {
+                *place = f64::from(*sample) * weight;
+            }
+            for (sum, bin) in power.iter_mut().zip(self.transform.run()) {
                 *sum += bin.norm_sqr();
             }
         }
         power[0] = 0.0;
         power
-    }
-
-    fn transform(&mut self, from: &[i16], channels: usize) {
-        let samples = from.iter().step_by(channels);
-        for ((place, sample), weight) in self.input.iter_mut().zip(samples).zip(&self.window) {
-            *place = f64::from(*sample) * weight;
-        }
-        // The plan makes the buffers itself, so their lengths cannot be wrong.
-        let _ = self.transform.process_with_scratch(
-            &mut self.input,
-            &mut self.output,
-            &mut self.scratch,
-        );
     }
 }

@@ -5,7 +5,7 @@
 //! k of K, coefficient m is `1/K sum ln P[k] cos(pi m (k + 1/2) / K)`, as in a minimum-phase
 //! cepstrum of the amplitude. With this scale the constant below gives decibels.
 
-use realfft::RealFftPlanner;
+use stage_signal::Transform;
 
 use super::frames::{self, LENGTH, RATE};
 
@@ -54,17 +54,16 @@ fn cepstrum(logarithms: &[f64; BANDS]) -> Cepstrum {
 }
 
 fn band_powers(samples: &[f64]) -> Vec<[f64; BANDS]> {
-    let transform = RealFftPlanner::new().plan_fft_forward(SIZE);
-    let (mut input, mut output) = (transform.make_input_vec(), transform.make_output_vec());
+    let mut transform = Transform::new(SIZE);
     let turn = std::f64::consts::TAU / LENGTH as f64;
     let bands = bands();
     let of = |frame| {
+        let input = transform.input();
         input.fill(0.0);
         for (at, sample) in frames::read(samples, frame, LENGTH).into_iter().enumerate() {
             input[at] = sample * (0.5 - 0.5 * (turn * at as f64).cos());
         }
-        // The plan makes the buffers itself, so their lengths cannot be wrong.
-        let _ = transform.process(&mut input, &mut output);
+        let output = transform.run();
         std::array::from_fn(|band: usize| {
             bands[band].iter().map(|(bin, weight)| weight * output[*bin].norm_sqr()).sum()
         })
