@@ -4,7 +4,6 @@
 //! outcomes and artifacts.
 
 mod allowance;
-pub mod archive;
 mod checkpoints;
 pub mod engine;
 mod entry;
@@ -16,24 +15,14 @@ pub mod export;
 pub mod failed_output;
 mod figure;
 pub mod gauge;
-pub mod gc;
-pub mod gpu_hours;
-pub mod history;
-mod leftovers;
+mod ledger;
 pub mod machine;
-pub mod measure;
-pub mod mirror;
-pub mod misplaced;
-pub mod noted;
 pub mod options;
 pub mod plan;
 pub mod reason;
-pub mod record;
 pub mod retry;
 pub mod run;
-pub mod runlog;
 mod settled;
-pub mod spending;
 pub mod store;
 mod tables;
 #[cfg(test)]
@@ -41,12 +30,15 @@ mod testing;
 pub mod trials;
 mod unchanged;
 pub mod units;
-pub mod unrecorded;
+mod upkeep;
 pub mod work;
 mod world;
 
 pub use ::manifest;
 pub use ::manifest::{pipeline, sweep};
+pub use ledger::{gpu_hours, history, measure, noted, record, runlog, spending, unrecorded};
+pub(crate) use upkeep::leftovers;
+pub use upkeep::{archive, gc, mirror, misplaced};
 
 /// The protocol between a run and the workers of its jobs, for a test that plays all sides of it
 /// (`tests/simulation`).
