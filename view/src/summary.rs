@@ -28,7 +28,8 @@ pub struct Summary {
     more: u64,
     failed: Vec<String>,
     notes: BTreeMap<String, BTreeMap<String, u64>>,
-    exports: Vec<(String, u64)>,
+    /// Stages with the numbers of exported files that were written and removed.
+    exports: Vec<(String, u64, u64)>,
     /// The stages with exported files of earlier runs.
     outdated: Vec<String>,
     run: u64,
@@ -79,7 +80,7 @@ impl Summary {
             Event::StageFailed { stage, .. } => self.failed.push(stage.clone()),
             Event::Exported { stage, outdated: 1.., .. } => self.outdated.push(stage.clone()),
             Event::Exported { stage, written, removed, .. } if written + removed > 0 => {
-                self.exports.push((stage.clone(), written + removed));
+                self.exports.push((stage.clone(), *written, *removed));
             }
             _ => {}
         }
@@ -231,10 +232,8 @@ impl Summary {
             );
             let _ = writeln!(text, "{}", paint.fold(&line, 4));
         }
-        for (stage, files) in &self.exports {
-            let noun = if *files == 1 { "file" } else { "files" };
-            let (stage, files) = (clean(stage), units::count(*files));
-            let line = format!("{stage} exported: {files} {noun} changed");
+        for (stage, written, removed) in &self.exports {
+            let line = format!("{} exported: {}", clean(stage), exported(*written, *removed));
             let _ = writeln!(text, "{}", paint.fold(&line, 2));
         }
         for stage in &self.outdated {
@@ -292,6 +291,17 @@ fn by_stage(stages: &BTreeMap<String, StageCounts>) -> String {
         .map(|(name, counts)| format!("{} {}", clean(name), units::count(counts.quarantined)));
     let parts: Vec<String> = parts.collect();
     if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
+}
+
+/// The numbers of files that an export has written and removed, of which one is not 0.
+fn exported(written: u64, removed: u64) -> String {
+    let noun = |files: u64| if files == 1 { "file" } else { "files" };
+    let (wrote, gone) = (units::count(written), units::count(removed));
+    match (written, removed) {
+        (_, 0) => format!("{wrote} {} written", noun(written)),
+        (0, _) => format!("{gone} {} removed", noun(removed)),
+        _ => format!("{wrote} {} written, {gone} removed", noun(written)),
+    }
 }
 
 #[cfg(test)]
@@ -444,5 +454,13 @@ pub(crate) mod tests {
         assert!(
             text.ends_with("stopped after 3.00 s; finished work is kept: run again to continue\n")
         );
+    }
+
+    #[test]
+    fn written_and_removed_files_of_an_export_are_told_apart() {
+        let told = |written, removed| exported(written, removed);
+        assert_eq!(told(1, 0), "1 file written");
+        assert_eq!(told(0, 2), "2 files removed");
+        assert_eq!(told(1_200, 1), "1,200 files written, 1 removed");
     }
 }

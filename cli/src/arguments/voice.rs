@@ -53,9 +53,9 @@ impl OnUnknown {
 #[derive(Args, Debug)]
 pub struct Say {
     /// The voice: a folder of files as `model.export` writes it, a `.onnx` voice of Piper, or
-    /// `PIPELINE:STAGE`, a synthesis
-    /// stage or a stage that outputs a model. PIPELINE is a manifest or its folder. Default for
-    /// `:STAGE`: the only synthesis stage.
+    /// `PIPELINE:STAGE`: a manifest or
+    /// its folder, with a synthesis stage or a stage that outputs a model. PIPELINE alone speaks with
+    /// its only synthesis stage.
     pub voice: String,
     /// The text; `-` reads it from standard input.
     pub text: String,

@@ -45,7 +45,8 @@ fn told(file: &Utf8Path, report: &Report) -> String {
     let (size, recordings) = (units::bytes(report.html.len() as u64), report.recordings);
     let mut told = format!("{file}: {size}, {recordings} recordings");
     if report.left_out > 0 {
-        told.push_str(&format!("; {} more did not fit", report.left_out));
+        let more = units::count(report.left_out as u64);
+        told.push_str(&format!("; {more} more did not fit and are marked so on the page"));
     }
     told
 }

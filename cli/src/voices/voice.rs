@@ -240,8 +240,15 @@ impl Voice {
             }
             _ => {}
         }
-        if let Some(language) = self.language.as_ref().filter(|_| can(LANGUAGE)) {
-            fields.set(LANGUAGE, Value::text(language.as_str()));
+        match &self.language {
+            Some(language) if can(LANGUAGE) => {
+                fields.set(LANGUAGE, Value::text(language.as_str()));
+            }
+            None if can(LANGUAGE) => {
+                let advice = "give `--language CODE`, or `language` of the synthesis stage";
+                return Err(format!("`{}` speaks several languages: {advice}", self.name));
+            }
+            _ => {}
         }
         // Without a speed of its own, a sentence is the same item as in a run.
         if manner.speed != 1.0 {

@@ -5,7 +5,7 @@ use stage_core::{Kind, Parameters};
 use crate::export::Exporter;
 use crate::import::{CONFIG_FILE, Importer};
 use crate::model::{AssumedModel, Codec, Model};
-use crate::speech::PublishedFiles;
+use crate::speech::{PublishedFiles, SpeechGap};
 
 /// A family of models, adapters or codecs: all artifacts with one word in their field `family`.
 pub trait Family: Sync {
@@ -77,7 +77,7 @@ pub trait Family: Sync {
     /// # Errors
     ///
     /// The reason why they cannot speak, such as a missing reference.
-    fn speech(&self, _files: &PublishedFiles) -> Result<String, String> {
-        Err(format!("{} does not speak", self.title()))
+    fn speech(&self, _files: &PublishedFiles) -> Result<String, SpeechGap> {
+        Err(SpeechGap { reason: format!("{} does not speak", self.title()), needs: Vec::new() })
     }
 }

@@ -17,6 +17,21 @@ pub struct PublishedFiles {
     pub language: Option<String>,
 }
 
+/// The reason why published files cannot speak.
+#[derive(Clone, Debug)]
+pub struct SpeechGap {
+    pub reason: String,
+    /// All that has to be given beside the files.
+    pub needs: Vec<SpeechNeed>,
+}
+
+/// What some published files need to speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpeechNeed {
+    Reference,
+    Language,
+}
+
 /// A recording in a corpus of JSON lines, under the id `reference`.
 #[derive(Clone, Debug)]
 pub struct ReferenceClip {

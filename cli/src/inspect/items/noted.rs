@@ -18,8 +18,11 @@ pub fn rows(
 ) -> Result<Vec<Item>, CliError> {
     if spec.work != StageWork::Item {
         return Err(CliError::usage(
-            format!("`{}` has no notes on single items, since it reads whole data sets", spec.name),
-            "`--noted` is for stages that process one item at a time",
+            format!(
+                "the notes of `{}` are about its whole input, not about single items",
+                spec.name
+            ),
+            "`throstle log` shows them; `--noted` is for stages that process one item at a time",
         ));
     }
     let engine = program.engine_for(project, cache, None, false)?;

@@ -38,7 +38,12 @@ impl VoicePlace {
         let written = PlaceText::read(text, |path| RealFs.metadata(path).is_ok());
         let (path, stage) = (&written.path, written.stage.as_deref());
         let is_unnamed = text.starts_with('=') && RealFs.metadata(path).is_err();
-        if path.as_str().is_empty() || stage == Some("") || is_unnamed {
+        if stage == Some("") && !path.as_str().is_empty() {
+            let message = format!("`{}` names no stage after the colon", clean(text));
+            let help = "leave out the colon for the only synthesis stage, or name one";
+            return Err(CliError::usage(message, help));
+        }
+        if path.as_str().is_empty() || is_unnamed {
             let message = format!("`{}` is not a voice", clean(text));
             return Err(CliError::usage(message, HELP));
         }

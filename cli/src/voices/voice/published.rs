@@ -9,7 +9,7 @@ use engine::engine::RunOptions;
 use engine::event::{Status, Verdict};
 use engine::manifest::FILE_NAME as MANIFEST;
 use engine::pipeline::StageId;
-use stage_families::speech::{PublishedFiles, ReferenceClip, SPEECH};
+use stage_families::speech::{PublishedFiles, ReferenceClip, SPEECH, SpeechGap, SpeechNeed};
 use stage_formats::weights::GRAPH_ENDING;
 use stage_speech::model::published_model;
 use std::sync::Arc;
@@ -53,10 +53,7 @@ pub fn project(
     if let Some(file) = reference {
         published.reference = Some(clip(&inside, &home, &file, options.reference_text.as_deref())?);
     }
-    let manifest = model
-        .family
-        .speech(&published)
-        .map_err(|why| CliError::usage(why, "add `--reference FILE`"))?;
+    let manifest = model.family.speech(&published).map_err(|gap| unspoken(&gap))?;
     inside.write_durably(&home.join(MANIFEST), manifest.as_bytes())?;
     let mut settings = options.settings.clone();
     // All speakers and languages of a folder share its import.
@@ -72,6 +69,17 @@ pub fn is_graph(path: &Utf8Path) -> bool {
 }
 
 const HELP: &str = "name a folder of `model.export` or of published weights, or `PIPELINE:STAGE`";
+
+/// Files that cannot speak, with all options that they need.
+fn unspoken(gap: &SpeechGap) -> CliError {
+    let option = |need: &SpeechNeed| match need {
+        SpeechNeed::Reference => "`--reference FILE` or `--speaker NAME`",
+        SpeechNeed::Language => "`--language CODE`",
+    };
+    let options: Vec<&str> = gap.needs.iter().map(option).collect();
+    let help = (!options.is_empty()).then(|| format!("add {}", options.join(", and ")));
+    CliError::Usage { message: gap.reason.clone(), help }
+}
 
 /// The folder of a pipeline for these files: the same for the same files, and in that of their model.
 fn home(

@@ -16,7 +16,7 @@ use crate::export::Exporter;
 use crate::family::Family;
 use crate::import::Importer;
 use crate::model::{AssumedModel, Model};
-use crate::speech::{PublishedFiles, manifest, quoted};
+use crate::speech::{PublishedFiles, SpeechGap, manifest, quoted};
 pub use clip::{CLIP_SALT, clip_identity};
 pub use config::{DualArConfig, Stack};
 
@@ -71,7 +71,7 @@ impl Family for DualAr {
         Some("fish-speech")
     }
 
-    fn speech(&self, files: &PublishedFiles) -> Result<String, String> {
+    fn speech(&self, files: &PublishedFiles) -> Result<String, SpeechGap> {
         let codec = quoted(files.codec.as_ref().unwrap_or(&files.folder));
         let mut manifest = manifest(files, artifact::DUAL_AR);
         manifest.push_str(&format!(

@@ -27,7 +27,7 @@ use crate::export::Exporter;
 use crate::family::Family;
 use crate::import::Importer;
 use crate::model::{AssumedModel, Model};
-use crate::speech::{PublishedFiles, manifest};
+use crate::speech::{PublishedFiles, SpeechGap, manifest};
 pub use clip::{CLIP_SALT, clip_identity};
 pub use config::VitsConfig;
 pub use fresh::config as fresh_config;
@@ -90,7 +90,7 @@ impl Family for Vits {
         Some("transformers")
     }
 
-    fn speech(&self, files: &PublishedFiles) -> Result<String, String> {
+    fn speech(&self, files: &PublishedFiles) -> Result<String, SpeechGap> {
         let stages = match files.reads_phonemes {
             false => SPEECH.replace("INPUT", "sentences"),
             true => PHONEMES_OF_SENTENCES.to_owned() + &SPEECH.replace("INPUT", "phonemes"),

@@ -53,7 +53,7 @@ use crate::family::Family;
 use crate::import::Importer;
 use crate::model::{AssumedModel, Codec, Model};
 pub use crate::scope::{DIRECTION, LENGTH};
-use crate::speech::{PublishedFiles, manifest, quoted};
+use crate::speech::{PublishedFiles, SpeechGap, SpeechNeed, manifest, quoted};
 
 /// The sample rate of references.
 const REFERENCE_RATE: u32 = 22_050;
@@ -126,31 +126,41 @@ impl Family for Xtts {
         Some("coqui")
     }
 
-    fn speech(&self, files: &PublishedFiles) -> Result<String, String> {
+    fn speech(&self, files: &PublishedFiles) -> Result<String, SpeechGap> {
         let mut manifest = manifest(files, artifact::XTTS);
         let source = match (&files.speaker, &files.reference) {
-            (Some(speaker), _) => format!("speaker = {}\n", quoted(speaker)),
+            (Some(speaker), _) => Some(format!("speaker = {}\n", quoted(speaker))),
             (None, Some(clip)) => {
                 manifest.push_str(&clip.stages(REFERENCE_RATE));
-                "input = \"clip\"\n".to_owned()
+                Some("input = \"clip\"\n".to_owned())
             }
-            (None, None) => {
-                return Err(
-                    "an XTTS model needs a reference recording, or the name of a voice that \
-                            comes with it"
-                        .to_owned(),
-                );
-            }
+            (None, None) => None,
         };
-        let language = files.language.as_ref();
-        let language = language.map(|code| format!("language = {}\n", quoted(code)));
+        let (Some(source), Some(language)) = (&source, &files.language) else {
+            return Err(lacking(source.is_none(), files.language.is_none()));
+        };
         Ok(format!(
             "{manifest}\n[stage.voice]\nuse = \"xtts.voice\"\nmodel = \"model\"\n{source}\n\
              [stage.speech]\nuse = \"xtts.synthesize\"\ninput = \"sentences\"\nmodel = \"model\"\n\
-             voice = \"voice\"\n{}",
-            language.unwrap_or_default()
+             voice = \"voice\"\nlanguage = {}\n",
+            quoted(language)
         ))
     }
+}
+
+/// Names at once all that files of XTTS need to speak.
+fn lacking(voice: bool, language: bool) -> SpeechGap {
+    let needs = [
+        (
+            voice,
+            SpeechNeed::Reference,
+            "a reference recording or the name of a voice that comes with it",
+        ),
+        (language, SpeechNeed::Language, "the language of the text"),
+    ];
+    let needs = needs.into_iter().filter(|(is_lacking, ..)| *is_lacking);
+    let (needs, named): (Vec<_>, Vec<_>) = needs.map(|(_, need, named)| (need, named)).unzip();
+    SpeechGap { reason: format!("an XTTS model needs {}", named.join(", and ")), needs }
 }
 
 /// A voice of an XTTS model: conditioning latents and a speaker vector.

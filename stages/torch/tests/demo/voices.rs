@@ -195,6 +195,9 @@ fn tokens_and_references_speak_as_in_the_pipeline() {
     assert!(say(&demo, &[".", SENTENCE, "--speed", "2"]).len() < spoken.len() * 2 / 3);
     let error = refused(&demo, &["say", "out/xtts/model", SENTENCE, "--language", "fi"]);
     assert!(error.contains("needs a reference recording"), "{error}");
+    let error = refused(&demo, &["say", "out/xtts/model", SENTENCE]);
+    let all = "add `--reference FILE` or `--speaker NAME`, and `--language CODE`";
+    assert!(error.contains(all), "{error}");
     let wav = "data/wavs/aino_09.wav";
     let heard = ["out/xtts/model", "Hei.", "--language", "fi", "--reference", wav];
     let quick = ["--set", "stage.speech.max_codes=10"];
