@@ -316,7 +316,7 @@ pub struct Status {
 pub struct Why {
     /// The stage to explain. A name without brackets means every instance of a matrix.
     pub stage: String,
-    /// The id of an input item of the stage. May come first if no stage has that name.
+    /// The id of an input item of the stage. The two may stand in either order.
     pub item: Option<String>,
     /// Also show every part of the key.
     #[arg(long)]

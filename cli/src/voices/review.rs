@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use cache::fs::RealFs;
 use camino::Utf8PathBuf;
 use engine::engine::StopFlag;
-use engine::pipeline::StageSpec;
+use engine::pipeline::{StageSpec, StageWork};
 use engine::units;
 use server::{Refusal, Service};
 use stage_core::ParameterValue;
@@ -39,6 +39,10 @@ pub fn review(
     // The table need not exist yet.
     let project = program.load_to_look(&arguments.manifest.manifest, &arguments.settings)?;
     let (spec, port) = items::output_port(&project, &arguments.stage)?;
+    if spec.work == StageWork::Train {
+        let message = format!("`{}` is a training, which has no clips to review", spec.name);
+        return Err(CliError::usage(message, "review the stage that its clips come from"));
+    }
     let corrections = clips::corrections(&project, spec)?;
     let path = table(&project, corrections)?;
     let _lock = lock::take(&RealFs, &path)?;

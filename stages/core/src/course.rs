@@ -163,7 +163,11 @@ impl Timetable {
                     told(self.patience, "validation"),
                     told(self.validate_every, "step")
                 ),
-                "validate more often, such as `validate_every = \"5%\"`, or lower `patience`",
+                if self.validate_every > 1 {
+                    "validate more often, such as `validate_every = 1`, or lower `patience`"
+                } else {
+                    "lower or remove `patience`, or train for more steps"
+                },
             );
         }
         if self.save_every > self.steps && self.save_every != SAVE_EVERY as u64 {

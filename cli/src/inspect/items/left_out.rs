@@ -14,6 +14,15 @@ pub fn rows(all: &Outputs<'_>, spec: &StageSpec) -> Result<Vec<Item>, CliError> 
     let outputs = || spec.kind.outputs.iter().filter(|port| port.port_type == PortType::Dataset);
     let chosen = outputs().find_map(|port| spec.inputs.get(port.passes?));
     let Some(input) = chosen.filter(|_| spec.work == StageWork::Gather) else {
+        if spec.work == StageWork::Train {
+            return Err(CliError::usage(
+                format!(
+                    "`{}` is a training, which does not list the clips that it leaves out",
+                    spec.name
+                ),
+                "`--quarantined` lists those that it refused; its notes in `throstle log` count duplicates",
+            ));
+        }
         return Err(CliError::usage(
             format!("`{}` leaves out no items", spec.name),
             "`--left-out` is for stages that choose items of a data set, such as `dataset.filter`",

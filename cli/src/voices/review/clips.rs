@@ -9,7 +9,7 @@ use engine::plan::Plan;
 use engine::record::{PortValue, StageRecord};
 use engine::store::Store;
 use stage_core::{Blob, Item, Reject, Value};
-use stage_speech::corpus::corrections::name;
+use stage_speech::corpus::corrections::{CORRECTED, name};
 
 use super::outlier::{MEASURES, OutlierScore, outlier_scores};
 use crate::error::CliError;
@@ -29,6 +29,8 @@ pub struct Clip {
     pub start: f64,
     pub seconds: f64,
     pub text: String,
+    /// The text at the stage that applies corrections, unless that has corrected it already.
+    pub of_source: Option<String>,
     pub words: Option<Arc<Blob>>,
     measures: BTreeMap<&'static str, f64>,
     /// The stage that quarantined it, and the reason.
@@ -52,6 +54,7 @@ impl Clip {
             start: number("start").unwrap_or(0.0),
             seconds: number("seconds").unwrap_or(0.0),
             text: item.fields.text("text").unwrap_or_default().to_owned(),
+            of_source: None,
             words: item.fields.blob("words").cloned(),
             measures: measures(item).collect(),
             verdict: None,
@@ -82,12 +85,21 @@ impl Clip {
             start,
             seconds: 1.0,
             text: String::new(),
+            of_source: None,
             words: None,
             measures,
             verdict: None,
             doubt: OutlierScore::default(),
         }
     }
+}
+
+/// The name of a segment, and its text unless a person has corrected it.
+fn named_text(item: &Item) -> Option<(String, Option<String>)> {
+    let name = Clip::of(item)?.name;
+    let is_corrected = item.fields.get(CORRECTED).is_some();
+    let text = item.fields.text("text").filter(|_| !is_corrected);
+    Some((name, text.map(str::to_owned)))
 }
 
 fn measures(item: &Item) -> impl Iterator<Item = (&'static str, f64)> {
@@ -163,15 +175,21 @@ pub fn clips(
     let engine = program.engine_for(project, cache, None, false)?;
     let plan = make(program, &engine, project, cache, &wanted)?;
     let all = clips.len();
-    let segments: Option<BTreeSet<String>> = match last(project, cache, &plan, corrections)? {
-        Some(record) => {
-            let segments = rows(store, &record, "output")?;
-            Some(segments.iter().filter_map(Clip::of).map(|it| it.name).collect())
-        }
-        None => None,
-    };
-    let is_segment = |clip: &Clip| segments.as_ref().is_none_or(|names| names.contains(&clip.name));
+    let segments: Option<BTreeMap<String, Option<String>>> =
+        match last(project, cache, &plan, corrections)? {
+            Some(record) => {
+                let segments = rows(store, &record, "output")?;
+                Some(segments.iter().filter_map(named_text).collect())
+            }
+            None => None,
+        };
+    let is_segment =
+        |clip: &Clip| segments.as_ref().is_none_or(|names| names.contains_key(&clip.name));
     clips.retain(is_segment);
+    for clip in &mut clips {
+        let of_source = segments.as_ref().and_then(|texts| texts.get(&clip.name));
+        clip.of_source = of_source.cloned().flatten();
+    }
     if clips.is_empty() && all > 0 {
         let (own, other) = (&spec.name, &corrections.name);
         return Err(CliError::usage(

@@ -130,11 +130,14 @@ impl Session {
         };
         let mut table = self.table.clone();
         let change = |(id, correction): (String, Option<Correction>)| {
+            let name = name_of(&id);
+            let of_source = || self.clips.iter().find(|clip| clip.name == name)?.of_source.clone();
+            let known = self.table.line(&name).and_then(|(_, line)| line.before.clone());
             let before = match correction {
-                Some(correction) => table.set(&id, correction),
-                None => table.put(&name_of(&id), None),
+                Some(correction) => table.set(&id, correction, known.or_else(of_source).as_deref()),
+                None => table.put(&name, None),
             };
-            (name_of(&id), before)
+            (name, before)
         };
         let before: Before = lines.into_iter().map(change).collect();
         let changed = self.save(table)?;
@@ -286,7 +289,7 @@ impl Session {
         let applied = applied.map_err(|trouble| Refusal::new(409, trouble.to_string()))?;
         let (mut parts, mut rows) = (BTreeMap::new(), Vec::new());
         for one in applied.segments {
-            let row = self.row(&one.segment, one.correction);
+            let row = self.row(&one.segment, one.correction());
             parts.insert(row.key.clone(), one.segment);
             rows.push(row);
         }

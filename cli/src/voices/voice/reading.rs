@@ -16,6 +16,7 @@ use crate::arguments::OnUnknown;
 /// The parameter of stages that speak, and the field of requests.
 pub const ON_UNKNOWN: &str = "on_unknown";
 const MODEL: &str = "model";
+const MISREAD_ADVICE: &str = "write them out in the text";
 
 /// A sentence as it arrives at the stage that speaks.
 #[derive(Debug)]
@@ -75,12 +76,27 @@ impl Reading {
         } else {
             dropped.clone()
         };
+        let misread = self.misread(&item);
+        if on_unknown == OnUnknown::Fail && !misread.is_empty() {
+            let why = format!(
+                "the model reads the parts of {} as numbers of their own",
+                misread.join(", ")
+            );
+            return Err(ReadingError::Lost { why, advice: MISREAD_ADVICE.to_owned() });
+        }
         if on_unknown == OnUnknown::Fail && !lost.is_empty() {
             let why = format!("the model does not know {}", listed(&lost));
             Err(ReadingError::Lost { why, advice: self.advice.clone() })
         } else {
             Ok(Sentence { item, dropped })
         }
+    }
+
+    /// Dates, times and the like that the model would not read as such.
+    fn misread(&self, item: &Item) -> Vec<String> {
+        let text = item.fields.text(TEXT).unwrap_or_default();
+        let misread = self.reader.as_ref().map(|reader| reader.misread(text)).unwrap_or_default();
+        misread.into_iter().map(|digits| format!("`{digits}`")).collect()
     }
 
     /// The characters of a text that the model does not know. A text that it cannot read at all is refused

@@ -22,17 +22,18 @@ pub const TEXTS: InputPort = InputPort {
 
 pub static AUDIT: Kind = Kind {
     name: "text.audit",
-    version: 2,
+    version: 3,
     summary: "Stops on characters that the target tokenizer does not know.",
     doc: "Tokenizers silently drop unknown characters. The report lists each with its count, code \
         point and first clips; it is written even if the stage fails, and `throstle items` shows it. \
-        No training starts before this check is done: audit the sentences to speak too, so that \
+        No training of the same run starts before this check is done: audit the sentences to speak too, so that \
         mistakes in them also stop the run early. The vocabulary is that of a VITS or XTTS `model`, whose tokenizer \
         then reads the texts, or their `phonemes` if it reads those, or a `vocab.json`, a `tokenizer.json` or a text file with the \
         characters, or `characters`. Texts with letters or digits beyond ASCII, where the model \
         was trained on romanised ones (`is_uroman`), end the run like unknown characters. Texts \
         for an XTTS model are cleaned as for training first, and a language without a tag ends the \
-        run. An item without a text is quarantined. A mark such as `?` inside or at the start of a word, as in \
+        run. Its cleaning spells out the parts of dates, times and telephone numbers such as `12.05.2024` as numbers \
+        of their own, so these end the run too. An item without a text is quarantined. A mark such as `?` inside or at the start of a word, as in \
         `caf?s` and `?tudiant`, stands for a lost letter: the file was once converted to an \
         encoding without it. Such words stop the run too, even if the tokenizer knows the mark.",
     work: Work::Gather,

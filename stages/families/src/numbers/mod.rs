@@ -16,6 +16,37 @@ use serde::Deserialize;
 use self::ordinals::Ordinals;
 use self::spelling::Spelling;
 
+/// Runs of digits that may not be one number, such as dates, times and telephone numbers: `12.05.2024`,
+/// `14:30`, `8-800-555`. The cleaners of XTTS read their parts as numbers of their own.
+pub fn compounds(text: &str) -> Vec<&str> {
+    let is_inner = |character: char| character.is_numeric() || COMPOUND_MARKS.contains(&character);
+    let runs = text.split(|character: char| !is_inner(character));
+    let runs = runs.map(|run| run.trim_matches(|character: char| !character.is_numeric()));
+    runs.filter(|run| is_compound(run)).collect()
+}
+
+/// Characters within dates, times, ranges and telephone numbers.
+const COMPOUND_MARKS: [char; 7] = ['.', ',', ':', '/', '-', '\u{2010}', '\u{2013}'];
+
+fn is_compound(run: &str) -> bool {
+    let marks: Vec<char> = run.chars().filter(|character| !character.is_numeric()).collect();
+    let Some(first) = marks.first() else { return false };
+    if marks.iter().any(|mark| !matches!(mark, '.' | ',')) {
+        return true;
+    }
+    // Groups of thousands, and maybe a decimal mark of the other kind behind them.
+    let (whole, decimals) =
+        match run.rsplit_once(|mark| mark != *first && (mark == '.' || mark == ',')) {
+            Some((whole, decimals)) => (whole, Some(decimals)),
+            None => (run, None),
+        };
+    let mut groups = whole.split(*first);
+    let is_head = groups.next().is_some_and(|head| (1..=3).contains(&head.chars().count()));
+    let is_grouped = is_head && groups.all(|group| group.chars().count() == 3);
+    marks.len() > 1
+        && !(is_grouped && decimals.is_none_or(|rest| rest.chars().all(char::is_numeric)))
+}
+
 /// The words of a language.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -188,6 +219,20 @@ fn with_italian_accents(words: String) -> String {
         words.push('é');
     }
     words
+}
+
+#[cfg(test)]
+mod compound_tests {
+    use super::compounds;
+
+    #[test]
+    fn dates_times_and_telephone_numbers_are_told_from_numbers() {
+        let told = |text| compounds(text).join(" ");
+        assert_eq!(told("Встреча 12.05.2024 в 14:30."), "12.05.2024 14:30");
+        assert_eq!(told("call 8-800-555-35-35, room 7/8"), "8-800-555-35-35 7/8");
+        assert_eq!(told("3 cats, 2.5 %, 1,500.25 or 1.500.000 and -4, 7."), "");
+        assert_eq!(told("1,50,00 and 1.2.3"), "1,50,00 1.2.3");
+    }
 }
 
 #[cfg(test)]

@@ -18,8 +18,11 @@ pub enum RowProblem {
     TooLong { bytes: u64 },
     #[error("the row is not UTF-8 (byte {at} of the row); save the file as UTF-8")]
     NotUtf8 { at: u64 },
-    #[error("the row has {found} columns instead of {expected}")]
-    WrongWidth { expected: usize, found: usize },
+    #[error(
+        "the row has {found} {} instead of {expected}, separated by {separator}",
+        if *.found == 1 { "column" } else { "columns" }
+    )]
+    WrongWidth { expected: usize, found: usize, separator: &'static str },
     #[error("the column `{column}` is empty")]
     Empty { column: String },
     #[error("the column `{column}` contains the invalid character U+{code:04X}")]
@@ -192,7 +195,9 @@ impl CorpusError {
         Some(match self {
             CorpusError::NoSeparator => NO_SEPARATOR.to_owned(),
             CorpusError::OneColumn { .. } => {
-                "remove `separator` from the stage, or name the one of the table".to_owned()
+                "name the separator of the table, or remove `separator` from the stage; the first row may \
+                 also be a comment, which a table cannot have"
+                    .to_owned()
             }
             CorpusError::ColumnCount { .. } => {
                 "name each column once, `-` for one to skip; if the table has another separator, set \

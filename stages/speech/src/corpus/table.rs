@@ -77,11 +77,11 @@ pub fn read(bytes: &[u8], options: &TableOptions) -> Result<Rows, CorpusError> {
     let layout = TableLayout::decide(&sample, options, name_of(separator))?;
     let mut rows = Rows {
         are_columns_assumed: layout.is_assumed,
-        columns_without_text: layout.without_text,
+        columns_without_text: layout.without_text.clone(),
         ..Rows::default()
     };
     let mut take = |line: &TableRow| {
-        let record = record(bytes, line, &layout.columns, options.folder.as_deref());
+        let record = record(bytes, line, &layout, options.folder.as_deref());
         if record.is_err() {
             let folder = options.folder.as_deref();
             rows.rejected_files.extend(file_of(line, &layout.columns, folder));
@@ -110,6 +110,8 @@ struct TableRow {
 
 struct TableLayout {
     columns: Vec<Column>,
+    /// The plural of the separator.
+    separator: &'static str,
     header_rows: usize,
     /// The columns are in the documented order, without evidence for it.
     is_assumed: bool,
@@ -266,7 +268,13 @@ impl TableLayout {
             cells.clone()
         } else {
             let (columns, is_assumed) = guessed(lines, cells.len(), separator)?;
-            return Ok(TableLayout { columns, header_rows: 0, is_assumed, without_text: None });
+            return Ok(TableLayout {
+                columns,
+                separator,
+                header_rows: 0,
+                is_assumed,
+                without_text: None,
+            });
         };
         if names.len() != cells.len() {
             return Err(match (names.len(), cells.len()) {
@@ -280,7 +288,7 @@ impl TableLayout {
         })?;
         let without_text = columns::without_text(&columns, &names);
         let header_rows = usize::from(has_header);
-        Ok(TableLayout { columns, header_rows, is_assumed: false, without_text })
+        Ok(TableLayout { columns, separator, header_rows, is_assumed: false, without_text })
     }
 }
 
@@ -316,9 +324,10 @@ impl TableRow {
 fn record(
     bytes: &[u8],
     line: &TableRow,
-    columns: &[Column],
+    layout: &TableLayout,
     folder: Option<&str>,
 ) -> Result<RowRecord, RowProblem> {
+    let columns = &layout.columns;
     let length = line.end - line.offset;
     if length > MAX_ROW_BYTES {
         return Err(RowProblem::TooLong { bytes: length as u64 });
@@ -327,7 +336,8 @@ fn record(
         return Err(RowProblem::NotUtf8 { at: error.valid_up_to() as u64 });
     }
     if line.cells.len() != columns.len() {
-        return Err(RowProblem::WrongWidth { expected: columns.len(), found: line.cells.len() });
+        let (expected, found) = (columns.len(), line.cells.len());
+        return Err(RowProblem::WrongWidth { expected, found, separator: layout.separator });
     }
     let mut parts = RowParts { folder, ..RowParts::default() };
     for (cell, column) in line.cells.iter().zip(columns) {

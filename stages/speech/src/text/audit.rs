@@ -46,6 +46,15 @@ pub struct Unknown {
     pub is_allowed: bool,
 }
 
+/// A date, a time or the like, whose parts the model would read as numbers of their own.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Misread {
+    pub digits: String,
+    pub occurrences: u64,
+    /// The first ids in sorted order.
+    pub examples: Vec<String>,
+}
+
 /// The table of a whole data set; the most frequent unknown character first.
 #[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize)]
 pub struct Audit {
@@ -59,6 +68,9 @@ pub struct Audit {
     /// Marks in the place of letters; the most frequent first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub lost: Vec<LostLetters>,
+    /// Dates, times and the like; the most frequent first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub misread: Vec<Misread>,
 }
 
 fn is_nought(count: &u64) -> bool {
@@ -81,6 +93,13 @@ pub struct Gate {
 pub const ADVICE: &str = "spell out numbers and write texts in one way with `text.normalize`, correct \
                           the texts, give a new model these `characters`, or list characters that may be \
                           dropped in `allow`";
+
+/// The advice about dates and times.
+pub const MISREAD_ADVICE: &str =
+    "write them out in words, in the texts or by a stage before, such as `command` or `python`";
+
+/// The number of dates and times that a message names.
+const MAX_NAMED_DIGITS: usize = 5;
 
 /// The number of characters named in the message of the gate: more than the alphabet of a language
 /// are another vocabulary.
@@ -122,6 +141,7 @@ pub fn audit<'a>(
 ) -> Result<Audit, StageError> {
     let mut audit = Audit::default();
     let mut counts: BTreeMap<char, Count> = BTreeMap::new();
+    let mut misread: BTreeMap<&str, Count> = BTreeMap::new();
     let mut lost = Search::default();
     for clip in clips {
         let text = clip.text;
@@ -133,6 +153,9 @@ pub fn audit<'a>(
         for (character, occurrences) in reader.unknown(&clip)? {
             counts.entry(character).or_default().add(clip.id, occurrences, options.examples);
         }
+        for digits in reader.misread(text) {
+            misread.entry(digits).or_default().add(clip.id, 1, options.examples);
+        }
     }
     audit.unknown = counts
         .into_iter()
@@ -140,6 +163,13 @@ pub fn audit<'a>(
         .collect();
     audit.unknown.sort_by_key(|unknown| std::cmp::Reverse(unknown.occurrences));
     audit.lost = lost.found();
+    let one = |(digits, count): (&str, Count)| Misread {
+        digits: digits.to_owned(),
+        occurrences: count.occurrences,
+        examples: count.examples,
+    };
+    audit.misread = misread.into_iter().map(one).collect();
+    audit.misread.sort_by_key(|misread| std::cmp::Reverse(misread.occurrences));
     Ok(audit)
 }
 
@@ -183,6 +213,21 @@ impl Audit {
             unnamed: forbidden.len().saturating_sub(MAX_NAMED_CHARACTERS),
         })
     }
+}
+
+/// The message about dates, times and the like.
+pub fn misread_message(misread: &[Misread]) -> Option<String> {
+    let first = misread.first()?;
+    let named = misread.iter().take(MAX_NAMED_DIGITS).map(|one| format!("`{}`", one.digits));
+    let named = named.collect::<Vec<_>>().join(", ");
+    let more = match misread.len().saturating_sub(MAX_NAMED_DIGITS) {
+        0 => String::new(),
+        count => format!(" and {count} more"),
+    };
+    let example = first.examples.first().map_or("", String::as_str).escape_default();
+    Some(format!(
+        "the model reads the parts of {named}{more} as numbers of their own (the first in `{example}`)"
+    ))
 }
 
 impl std::fmt::Display for Unknown {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use stage_core::{Blob, Fields, StageError};
 use stage_families::artifact::{FAMILY, TOKENIZER_CONFIG, VOCABULARY, XTTS};
+use stage_families::numbers::compounds;
 use stage_families::vits::{PHONEMES, VitsTokenizer};
 use stage_families::xtts::{self, LanguageCode};
 
@@ -96,6 +97,15 @@ impl Reader {
             *unknown.entry(character).or_default() += 1;
         }
         Ok(unknown)
+    }
+
+    /// Dates, times and the like in a text whose digits it spells out itself: it reads their parts as
+    /// numbers of their own.
+    pub fn misread<'t>(&self, text: &'t str) -> Vec<&'t str> {
+        match self {
+            Reader::Pieces { .. } => compounds(text),
+            Reader::Listed { .. } | Reader::Model(_) => Vec::new(),
+        }
     }
 
     /// Tests if it was made for romanised texts, and this text is not one.

@@ -222,7 +222,10 @@ impl Fails {
         let unknown = gate.map(|gate| (gate.to_string(), audit::ADVICE));
         let lost = lost_letters::message(&audit.lost).filter(|_| self.on_lost);
         let lost = lost.map(|message| (message, lost_letters::ADVICE));
-        let (messages, advice): (Vec<String>, Vec<&str>) = lost.into_iter().chain(unknown).unzip();
+        let misread = audit::misread_message(&audit.misread).filter(|_| self.on_unknown);
+        let misread = misread.map(|message| (message, audit::MISREAD_ADVICE));
+        let all = lost.into_iter().chain(unknown).chain(misread);
+        let (messages, advice): (Vec<String>, Vec<&str>) = all.unzip();
         let all = || StageError::with_help(messages.join("; "), advice.join("; "));
         (!messages.is_empty()).then(all)
     }
@@ -254,6 +257,9 @@ fn audit_notes(audit: &Audit) -> Vec<(String, u64)> {
     }
     for lost in &audit.lost {
         notes.insert(format!("{} in place of a letter", lost.code_point), lost.occurrences);
+    }
+    for misread in &audit.misread {
+        notes.insert(format!("`{}` read as several numbers", misread.digits), misread.occurrences);
     }
     notes.into_iter().collect()
 }

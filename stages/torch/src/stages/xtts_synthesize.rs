@@ -7,6 +7,7 @@ use stage_core::{
     StageError,
 };
 use stage_families::dropped::{self, Dropped};
+use stage_families::numbers::compounds;
 use stage_families::xtts::{
     DECODER_PREFIX, LanguageCode, SamplingConfig, XttsTokenizer, pieces, speech,
 };
@@ -303,6 +304,9 @@ impl XttsSynthesizeJob {
             output.note(format!("ended by {stop}"), 1);
             for (character, count) in &spoken.dropped {
                 output.note(dropped::note(*character), *count);
+            }
+            for digits in compounds(item.fields.text("text").unwrap_or_default()) {
+                output.note(format!("`{digits}` read as several numbers"), 1);
             }
             if spoken.pieces > 1 {
                 output.note("cut into pieces", 1);

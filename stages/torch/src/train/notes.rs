@@ -22,7 +22,10 @@ impl Notes {
     /// Adds notes about the end of a training.
     pub fn close(mut self, trained: &TrainingResult) -> Vec<(String, u64)> {
         self.add("steps", trained.steps);
-        self.add("passes over the clips", trained.passes.round() as u64);
+        match trained.passes.round() as u64 {
+            0 => self.add("less than half a pass over the clips", 1),
+            passes => self.add("passes over the clips", passes),
+        }
         if trained.stopped_early {
             self.add("ended early by `patience`", 1);
         }

@@ -31,7 +31,13 @@ pub trait AudioEditor<S> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct CorrectedSegment<'t, S> {
     pub segment: S,
-    pub correction: Option<&'t Correction>,
+    pub line: Option<&'t CorrectionLine>,
+}
+
+impl<'t, S> CorrectedSegment<'t, S> {
+    pub fn correction(&self) -> Option<&'t Correction> {
+        self.line.map(|line| &line.correction)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -131,10 +137,11 @@ impl<'t, S: CorrectableSegment, C: AudioEditor<S>> CorrectionRun<'t, '_, S, C> {
         let mut rest: VecDeque<(S, BTreeSet<String>)> =
             segments.into_iter().map(|segment| (segment, BTreeSet::new())).collect();
         while let Some((segment, mut made_of)) = rest.pop_front() {
-            let Some((name, correction)) = self.table.line(segment.name()) else {
-                self.done.push(CorrectedSegment { segment, correction: None });
+            let Some((name, line)) = self.table.line(segment.name()) else {
+                self.done.push(CorrectedSegment { segment, line: None });
                 continue;
             };
+            let correction = &line.correction;
             let is_cut = matches!(correction, Correction::Split { .. } | Correction::Join { .. });
             if is_cut && !made_of.insert(name.to_owned()) {
                 return Err(CorrectionError::Circle(made_of));
@@ -142,7 +149,7 @@ impl<'t, S: CorrectableSegment, C: AudioEditor<S>> CorrectionRun<'t, '_, S, C> {
             match correction {
                 Correction::Text(_) | Correction::Drop => {
                     self.used.insert(name);
-                    self.done.push(CorrectedSegment { segment, correction: Some(correction) });
+                    self.done.push(CorrectedSegment { segment, line: Some(line) });
                 }
                 Correction::Split { at } => {
                     match self.editor.split(&segment, *at).map_err(CorrectionError::AudioEditor)? {
@@ -180,7 +187,7 @@ impl<'t, S: CorrectableSegment, C: AudioEditor<S>> CorrectionRun<'t, '_, S, C> {
     /// A segment that its line does not fit.
     fn leave(&mut self, name: &'t str, segment: S, why: &'static str) {
         self.unfit.insert(name, why);
-        self.done.push(CorrectedSegment { segment, correction: None });
+        self.done.push(CorrectedSegment { segment, line: None });
     }
 }
 
@@ -243,7 +250,7 @@ mod tests {
         let segments = [("abc", 0.0), ("de", 3.0), ("fgh", 5.0), ("ij", 9.0)];
         let segments = segments.map(|(name, at)| Letters(name.to_owned(), at)).to_vec();
         let applied = apply(&table, segments, &mut TestEditor)?;
-        let told = |one: &CorrectedSegment<Letters>| match one.correction {
+        let told = |one: &CorrectedSegment<Letters>| match one.correction() {
             None => one.segment.0.clone(),
             Some(Correction::Text(text)) => format!("{}={text}", one.segment.0),
             Some(_) => format!("-{}", one.segment.0),

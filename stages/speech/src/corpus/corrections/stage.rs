@@ -15,7 +15,7 @@ use super::apply::{
     AudioEditor, CorrectableSegment, CorrectedSegment, CorrectionError, UnusedLine, apply,
 };
 use super::sound::{self, Piece};
-use super::table::{Correction, CorrectionTable};
+use super::table::{Correction, CorrectionLine, CorrectionTable};
 use super::{CORRECTED, DROPPED, name};
 use crate::audio::wav;
 
@@ -166,6 +166,39 @@ struct Counts {
     dropped: u64,
     cut: u64,
     without_text: u64,
+    /// Ids of clips whose text in the source changed behind their correction.
+    outdated: Vec<String>,
+    /// Ids of clips that the line of another clip with the same sound corrects.
+    shared: Vec<String>,
+}
+
+/// The number of clips that a note names.
+const MAX_NAMED_CLIPS: usize = 5;
+
+/// A note with the first of some clips.
+fn named(what: &str, ids: &[String]) -> (String, u64) {
+    let shown: Vec<String> = ids.iter().take(MAX_NAMED_CLIPS).map(|id| format!("`{id}`")).collect();
+    let such_as = if ids.len() > MAX_NAMED_CLIPS { ", such as" } else { ":" };
+    (format!("{what}{such_as} {}", shown.join(", ")), ids.len() as u64)
+}
+
+impl Counts {
+    /// Compares a line with the clip that it corrects, as the source has it now.
+    fn compare(&mut self, item: &Item, part: &ItemPart, line: &CorrectionLine) {
+        let text = item.fields.text("text").unwrap_or_default();
+        let is_text = matches!(line.correction, Correction::Text(_));
+        let is_other = |before: &String| before != text && !part.is_new;
+        if is_text && line.before.as_ref().is_some_and(is_other) {
+            self.outdated.push(item.id.to_string());
+        }
+        // A clip by itself is named in front of its sound.
+        let clip = line.segment.rsplit_once('/').map(|(clip, _)| clip);
+        if part.recording.is_none()
+            && clip.is_some_and(|clip| !clip.is_empty() && *clip != *item.id)
+        {
+            self.shared.push(item.id.to_string());
+        }
+    }
 }
 
 impl GatherJob for Corrections {
@@ -211,6 +244,14 @@ impl GatherJob for Corrections {
                 output.notes.push((note.to_owned(), count));
             }
         }
+        for (what, ids) in [
+            ("the source has another text since the correction, which stays", &counts.outdated),
+            ("corrected by the line of another clip with the same sound", &counts.shared),
+        ] {
+            if !ids.is_empty() {
+                output.notes.push(named(what, ids));
+            }
+        }
         Ok(output)
     }
 }
@@ -240,8 +281,12 @@ impl Corrections {
         ids: &mut HashSet<String>,
         counts: &mut Counts,
     ) -> Option<NewItem> {
-        let CorrectedSegment { segment: part, correction } = one;
+        let CorrectedSegment { segment: part, line } = one;
         let item = &items[part.at];
+        let correction = one.correction();
+        if let Some(line) = line {
+            counts.compare(item, part, line);
+        }
         let mut new = if part.is_new {
             counts.cut += 1;
             cut(item, part, ids)?

@@ -14,7 +14,10 @@ const ACTION: &str = "action";
 const TEXT: &str = "text";
 const AT: &str = "at";
 const WITH: &str = "with";
-/// The columns of a new table. Others are remarks.
+/// The text before a correction, which `throstle review` writes: the stage tells when the source has
+/// another one by now.
+const BEFORE: &str = "before";
+/// The columns of a new table. Others, but for [`BEFORE`], are remarks.
 const COLUMNS: [&str; 5] = [SEGMENT, ACTION, TEXT, AT, WITH];
 /// A line behind the last one: it becomes a part of that if a quotation mark there is not closed.
 const END: &str = "\u{1}end";
@@ -65,6 +68,8 @@ pub struct CorrectionLine {
     pub correction: Correction,
     /// The id of the segment as it is written, maybe with its recording in front.
     pub segment: String,
+    /// The text that was corrected, if it is known.
+    pub before: Option<String>,
     /// The line of the file; 0 for a new one.
     pub number: u64,
     /// The cells of columns that are remarks, by the place of the column.
@@ -149,7 +154,7 @@ impl CorrectionTable {
             );
         }
         // The rest of the table is in that cell, if its quotation mark is not closed.
-        if COLUMNS.iter().any(|name| cell(name).contains(['\n', '\r'])) {
+        if COLUMNS.iter().chain([&BEFORE]).any(|name| cell(name).contains(['\n', '\r'])) {
             return told(
                 "has a line break within a cell: close the quotation mark of that cell, or remove it"
                     .to_owned(),
@@ -187,11 +192,14 @@ impl CorrectionTable {
         };
         let cells = record.iter().enumerate().filter(|(at, _)| self.is_remark(*at));
         let remarks = cells.map(|(at, cell)| (at, cell.to_owned())).collect();
-        Ok(CorrectionLine { correction, segment, number, remarks })
+        let before = Some(cell(BEFORE).to_owned()).filter(|before| !before.is_empty());
+        Ok(CorrectionLine { correction, segment, before, number, remarks })
     }
 
     fn is_remark(&self, column: usize) -> bool {
-        self.columns.get(column).is_some_and(|name| !COLUMNS.contains(&name.as_str()))
+        self.columns
+            .get(column)
+            .is_some_and(|name| name != BEFORE && !COLUMNS.contains(&name.as_str()))
     }
 
     fn add(&mut self, line: CorrectionLine) -> Result<(), String> {
@@ -219,9 +227,13 @@ impl CorrectionTable {
     pub fn write(&self) -> Result<Vec<u8>, String> {
         let mut writer = csv::Writer::from_writer(Vec::new());
         let failed = |error: csv::Error| format!("the table of corrections: {error}");
-        writer.write_record(&self.columns).map_err(failed)?;
+        let mut columns: Vec<&str> = self.columns.iter().map(String::as_str).collect();
+        if !columns.contains(&BEFORE) && self.lines.values().any(|line| line.before.is_some()) {
+            columns.push(BEFORE);
+        }
+        writer.write_record(&columns).map_err(failed)?;
         for line in self.lines.values() {
-            let cells = self.columns.iter().enumerate().map(|(at, column)| {
+            let cells = columns.iter().enumerate().map(|(at, column)| {
                 let remark = || line.remarks.get(&at).cloned().unwrap_or_default();
                 cell(line, column).unwrap_or_else(remark)
             });
@@ -234,10 +246,10 @@ impl CorrectionTable {
         self.lines.get(name).map(|line| &line.correction)
     }
 
-    /// The correction of a segment, with its name as it is stored here.
-    pub fn line(&self, name: &str) -> Option<(&str, &Correction)> {
+    /// The line of a segment, with its name as it is stored here.
+    pub fn line(&self, name: &str) -> Option<(&str, &CorrectionLine)> {
         let (name, line) = self.lines.get_key_value(name)?;
-        Some((name, &line.correction))
+        Some((name, line))
     }
 
     pub fn is_empty(&self) -> bool {
@@ -248,17 +260,26 @@ impl CorrectionTable {
         self.lines.iter().map(|(name, line)| (name.as_str(), line))
     }
 
-    /// Corrects a segment, by its id. Its remarks stay. Returns its line from before.
-    pub fn set(&mut self, segment: &str, correction: Correction) -> Option<CorrectionLine> {
+    /// Corrects a segment, by its id; `text` is its text without any correction. Its remarks stay. Returns its
+    /// line from before.
+    pub fn set(
+        &mut self,
+        segment: &str,
+        correction: Correction,
+        text: Option<&str>,
+    ) -> Option<CorrectionLine> {
         let name = name_of(segment);
-        let before = self.lines.get(&name).cloned();
-        let remarks = before.as_ref().map(|line| line.remarks.clone()).unwrap_or_default();
+        let last = self.lines.get(&name).cloned();
+        let remarks = last.as_ref().map(|line| line.remarks.clone()).unwrap_or_default();
+        let text =
+            text.filter(|text| !text.is_empty() && matches!(correction, Correction::Text(_)));
+        let before = text.map(str::to_owned);
         let segment = match segment.rsplit_once('/') {
             Some((recording, _)) => format!("{recording}/{name}"),
             None => name.clone(),
         };
-        self.lines.insert(name, CorrectionLine { correction, segment, number: 0, remarks });
-        before
+        self.lines.insert(name, CorrectionLine { correction, segment, before, number: 0, remarks });
+        last
     }
 
     /// Puts a line in the place of another one, or removes it. Returns the one from before.
@@ -297,6 +318,7 @@ fn cell(line: &CorrectionLine, column: &str) -> Option<String> {
     let correction = &line.correction;
     Some(match (column, correction) {
         (SEGMENT, _) => line.segment.clone(),
+        (BEFORE, _) => line.before.clone().unwrap_or_default(),
         (ACTION, _) => correction.action().to_owned(),
         (TEXT, Correction::Text(text)) => text.clone(),
         (AT, Correction::Split { at }) => at.to_string(),
@@ -348,12 +370,24 @@ mod tests {
     fn lines_are_sorted_by_name_and_remarks_stay() {
         let mut table = read("who,segment,text\nann,z/aaaa,No.\nbob,a/bbbbbbbbbb,Yes.\n");
         assert_eq!(table.get("aaaa"), Some(&Correction::Text("No.".to_owned())));
-        table.set("a/bbbbbbbbbb-2", Correction::Drop);
-        table.set("x/abab", Correction::Join { with: None });
+        table.set("a/bbbbbbbbbb-2", Correction::Drop, Some("Yes."));
+        table.set("x/abab", Correction::Join { with: None }, None);
         let written = String::from_utf8(table.write().unwrap()).unwrap();
         let expected = "who,segment,text,action,at,with\nann,z/aaaa,No.,text,,\n\
             ,x/abab,,join,,\nbob,a/bbbbbbbbbb,,drop,,\n";
         assert_eq!(written, expected);
+    }
+
+    #[test]
+    fn a_corrected_text_keeps_the_one_before_it() {
+        let mut table = read("who,segment,text\nann,z/aaaa,No.\n");
+        table.set("x/abab", Correction::Text("Yes.".to_owned()), Some("Yse."));
+        let written = String::from_utf8(table.write().unwrap()).unwrap();
+        let expected = "who,segment,text,action,at,with,before\nann,z/aaaa,No.,text,,,\n\
+            ,x/abab,Yes.,text,,,Yse.\n";
+        assert_eq!(written, expected);
+        let line = |name| read(&written).line(name).and_then(|(_, line)| line.before.clone());
+        assert_eq!((line("abab"), line("aaaa")), (Some("Yse.".to_owned()), None));
     }
 
     #[test]

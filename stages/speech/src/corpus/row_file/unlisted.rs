@@ -10,7 +10,7 @@ use crate::corpus::listed::folded;
 use crate::corpus::path;
 
 /// The number of recordings that the note names.
-const MAX_NAMED_FILES: usize = 3;
+const MAX_NAMED_FILES: usize = 10;
 
 impl RowFile {
     /// Notes the recordings without a row. A file that differs from that of a row in its extension

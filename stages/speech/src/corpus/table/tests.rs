@@ -95,7 +95,7 @@ fn row_numbers_and_offsets_count_blank_lines_and_the_byte_order_mark() {
 
 #[test]
 fn each_bad_row_says_what_is_wrong_and_the_others_stay() {
-    assert_eq!(problem("a|x\nb|y|z\n"), "the row has 3 columns instead of 2");
+    assert_eq!(problem("a|x\nb|y|z\n"), "the row has 3 columns instead of 2, separated by bars");
     assert_eq!(problem("a|x\nb|\n"), "the column `text` is empty");
     assert_eq!(problem("a|x\nb|y\0\n"), "the column `text` contains the invalid character U+0000");
     assert_eq!(problem("a|x\n../b|y\n"), "the audio path `../b` leads outside its folder");
