@@ -7,6 +7,7 @@ use cache::CacheError;
 use cache::fs::{FsError, MachineFault};
 use engine::engine::EngineError;
 use engine::error::PlanError;
+use engine::event::Event;
 use engine::manifest::Problems;
 use engine::store::ReadError;
 use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme};
@@ -121,6 +122,11 @@ impl CliError {
             error if error.is_disk_full() => PAUSED,
             _ => FAILED,
         }
+    }
+
+    /// The event of a run that ends with it.
+    pub fn event(&self) -> Event {
+        Event::RunFailed { message: self.told(), help: self.help() }
     }
 
     /// The text for standard error; empty if there is nothing to report.

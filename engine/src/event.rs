@@ -212,6 +212,11 @@ pub enum Event {
     Stopping {
         why: String,
     },
+    /// The run cannot go on, for a reason that is not that of one stage.
+    RunFailed {
+        message: String,
+        help: Option<String>,
+    },
     Finished {
         status: Status,
         stages: BTreeMap<String, StageCounts>,

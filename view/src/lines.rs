@@ -30,6 +30,8 @@ pub struct Lines<W> {
     running: HashMap<String, StageLines>,
     /// The last `waiting` event, and the time of its line.
     waiting: Option<(String, Instant)>,
+    /// The events are those of a past run.
+    is_replay: bool,
 }
 
 struct StageLines {
@@ -58,13 +60,14 @@ impl<W: Write + Send> Lines<W> {
             summary: Summary::default(),
             running: HashMap::new(),
             waiting: None,
+            is_replay: false,
         }
     }
 
     /// For past events; all of them are printed.
     pub fn replaying(output: W, paint: Paint) -> Lines<W> {
         let summary = Summary::whole();
-        Lines { interval: Duration::ZERO, summary, ..Lines::new(output, paint) }
+        Lines { interval: Duration::ZERO, summary, is_replay: true, ..Lines::new(output, paint) }
     }
 
     pub fn output(&self) -> &W {
@@ -198,6 +201,10 @@ impl<W: Write + Send> Reporter for Lines<W> {
                 self.output.write_all(text.as_bytes())?;
                 self.output.flush()
             }
+            // In the run itself, the program ends with this message.
+            Event::RunFailed { message, help } if self.is_replay => {
+                writeln!(self.output, "{}", with_help(self.paint.bad("failed"), message, help))
+            }
             other => match message(other, self.paint) {
                 Some(line) => writeln!(self.output, "{line}"),
                 None => Ok(()),
@@ -287,15 +294,18 @@ pub fn message(event: &Event, paint: Paint) -> Option<String> {
         }
         Event::Note { stage: None, message } => clean(message).into_owned(),
         Event::StageFailed { stage, message, help } => {
-            let head = format!("{}: {}", clean(stage), paint.bad("failed"));
-            let help = help.as_ref().map(|help| format!("\n  help: {}", clean(help)));
-            format!("{head}: {}{}", super::escape::clean_lines(message), help.unwrap_or_default())
+            with_help(format!("{}: {}", clean(stage), paint.bad("failed")), message, help)
         }
         Event::Stopping { why } => {
             format!("{}: {}", paint.warning("stopping"), clean(why))
         }
         _ => return None,
     })
+}
+
+fn with_help(head: String, message: &str, help: &Option<String>) -> String {
+    let help = help.as_ref().map(|help| format!("\n  help: {}", clean(help)));
+    format!("{head}: {}{}", super::escape::clean_lines(message), help.unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -383,6 +393,15 @@ mod tests {
             reason: "r".into(),
         }));
         assert_eq!(lines(&events).lines().count(), 1 + 10 + 1);
+    }
+
+    #[test]
+    fn only_a_replay_tells_why_a_run_failed() {
+        let failed = Event::RunFailed { message: "no file".into(), help: Some("make it".into()) };
+        assert_eq!(lines(std::slice::from_ref(&failed)), "");
+        let mut written = Vec::new();
+        Lines::replaying(&mut written, Paint::default()).event(&failed).unwrap();
+        assert_eq!(String::from_utf8(written).unwrap(), "failed: no file\n  help: make it\n");
     }
 
     #[test]

@@ -98,6 +98,12 @@ fn run_to_end(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
     };
     let mut feed = Feed::new(display, Some(output), stop);
     let result = engine.run(&project.pipeline, &cache, &options, &mut |event| feed.pass(event));
+    let result = result.map_err(CliError::from);
+    if let Err(error) = &result
+        && error.machine_fault().is_none()
+    {
+        feed.pass(error.event());
+    }
     if !feed.finished {
         let status =
             if matches!(result, Ok(Status::Paused)) { Status::Paused } else { Status::Failed };

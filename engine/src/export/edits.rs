@@ -12,7 +12,7 @@ use cache::{CacheError, Digest, Target};
 use camino::{Utf8Path, Utf8PathBuf};
 
 use crate::history;
-use crate::pipeline::{Pipeline, StageSpec};
+use crate::pipeline::{ITEMS, Pipeline, Reference, StageSpec, StageWork};
 use crate::record::ExportRecord;
 use crate::store::{ReadError, Store};
 
@@ -159,13 +159,27 @@ fn names(files: &[Utf8PathBuf], most: usize) -> String {
     }
 }
 
-/// The stage above that takes corrections of a person, and its table.
-fn corrections<'p>(pipeline: &'p Pipeline, spec: &StageSpec) -> Option<(&'p str, &'p Utf8Path)> {
-    let above = pipeline.with_upstream(&[spec.id]);
-    let mut stages = above.iter().map(|id| pipeline.stage(*id));
-    let stage = stages.rfind(|stage| stage.kind.applies_corrections)?;
-    let (_, table) = stage.paths().next()?;
-    Some((stage.written(), Utf8Path::new(table)))
+/// The stage that takes corrections of a person to these very items, and its table. Items of other data
+/// sets, such as those that a voice was trained on, are not corrected there.
+fn corrections<'p>(
+    pipeline: &'p Pipeline,
+    spec: &'p StageSpec,
+) -> Option<(&'p str, &'p Utf8Path)> {
+    let mut passed = vec![spec];
+    while let Some(stage) = passed.pop() {
+        if stage.kind.applies_corrections {
+            let (_, table) = stage.paths().next()?;
+            return Some((stage.written(), Utf8Path::new(table)));
+        }
+        if matches!(stage.work, StageWork::Item | StageWork::Gather) {
+            let references = stage.inputs.get(ITEMS).into_iter().flat_map(|input| &input.references);
+            passed.extend(references.filter_map(|reference| match reference {
+                Reference::Stage { stage, .. } => Some(pipeline.stage(*stage)),
+                Reference::Asset(_) => None,
+            }));
+        }
+    }
+    None
 }
 
 #[cfg(test)]

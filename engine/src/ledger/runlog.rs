@@ -144,7 +144,10 @@ impl RunLog {
 
 fn tells_of_work(event: &Event) -> bool {
     match event {
-        Event::StageStarted { .. } | Event::StageFailed { .. } | Event::Exported { .. } => true,
+        Event::StageStarted { .. }
+        | Event::StageFailed { .. }
+        | Event::RunFailed { .. }
+        | Event::Exported { .. } => true,
         Event::Finished { status, .. } => *status != Status::Done,
         _ => false,
     }

@@ -104,10 +104,15 @@ fn recordings_without_a_row_are_told_by_name_and_count() {
     let told = "recordings without a row: `data/wavs/d.wav`, `data/wavs/e.mp3`";
     assert_eq!(notes(&output).last(), Some(&(told, 2)));
     // All of a folder that the manifest names, and nothing in the folder of the manifest.
-    let output = bench.scan("corpus.table", &[table, ("audio", text("data"))]).unwrap();
-    let told = "recordings without a row, such as `data/other/h.wav`, `data/wavs/d.wav`, \
-                `data/wavs/e.mp3`";
+    let output = bench.scan("corpus.table", &[table.clone(), ("audio", text("data"))]).unwrap();
+    let told = "recordings without a row: `data/other/h.wav`, `data/wavs/d.wav`, `data/wavs/e.mp3`, \
+                `data/wavs/f/g.wav`";
     assert_eq!(notes(&output).last(), Some(&(told, 4)));
+    (0..7).for_each(|number| bench.file(&format!("data/more/{number}.wav"), "more"));
+    let output = bench.scan("corpus.table", &[table, ("audio", text("data"))]).unwrap();
+    let (told, count) = *notes(&output).last().unwrap();
+    assert!(told.starts_with("recordings without a row, such as `data/more/0.wav`"), "{told}");
+    assert_eq!((told.matches(".wav`").count() + told.matches(".mp3`").count(), count), (10, 11));
     bench.file("m.csv", "i.wav|Yksi\n");
     bench.file("j.wav", "j");
     let output = bench.scan("corpus.table", &[("table", text("m.csv"))]).unwrap();

@@ -242,6 +242,18 @@ fn the_files_of_rejected_rows_are_known() {
 }
 
 #[test]
+fn names_of_columns_tell_a_header_line() {
+    for (line, expected) in [
+        ("file|text|speaker", true),
+        ("\"path\",\"sentence\"", true),
+        ("a.wav|text", false),
+        ("Hei.", false),
+    ] {
+        assert_eq!(is_header_line(line), expected, "{line}");
+    }
+}
+
+#[test]
 fn a_table_without_a_header_gets_a_proposal_for_its_columns() {
     let proposal = |text: &str| match read(text.as_bytes(), &TableOptions::default()).unwrap_err() {
         CorpusError::UnknownColumns { proposal, .. } | CorpusError::UnclearColumns { proposal } => {
