@@ -93,7 +93,7 @@ fn assert_reads_everything(machine: &Machine) {
 /// Runs an ignored test in a process of its own, since credentials are read from the environment.
 fn run_with_environment(test: &str, variables: &[(&str, String)]) {
     let inner = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--ignored", "--nocapture"])
+        .args([&format!("cloud::{test}"), "--exact", "--ignored", "--nocapture"])
         .envs(variables.iter().cloned())
         .output()
         .unwrap();

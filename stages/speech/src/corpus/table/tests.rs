@@ -208,7 +208,7 @@ fn the_advice_on_separators_fits_the_table() {
         let options = TableOptions { header, ..comma.clone() };
         let (message, help) = refused("file|text\na.wav|Hello.\n", &options);
         assert_eq!(message, "the first row has one column, since it has no commas");
-        assert!(help.starts_with("remove `separator`"), "{help}");
+        assert!(help.contains("remove `separator`"), "{help}");
     }
     let columns = ["file", "text"].map(str::to_owned).to_vec();
     let (message, _) = refused("a.wav|Hello.\n", &TableOptions { columns, ..comma });
