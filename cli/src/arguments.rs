@@ -84,7 +84,7 @@ pub enum Command {
     Compare(Compare),
     /// Write the values of a trial into the manifest; comments and order are kept.
     Promote(Promote),
-    /// Explain why a stage or an item has to run again, or why it ran last time.
+    /// Explain why a stage or an item has to run again, or what the last run of the stage found changed.
     Why(Why),
     /// Run one item of a stage, or a whole stage, again in a folder that is kept.
     ///

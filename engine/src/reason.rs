@@ -151,7 +151,7 @@ impl fmt::Display for Reason {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         use Reason::*;
         match self {
-            NeverRun => write!(formatter, "never run before"),
+            NeverRun => write!(formatter, "never finished before"),
             KindChanged { old, new } => write!(formatter, "kind changed from `{old}` to `{new}`"),
             VersionChanged { kind, old, new } => {
                 write!(formatter, "behaviour of `{kind}` changed from version {old} to {new}")

@@ -3,6 +3,7 @@
 pub(crate) mod arrived;
 mod board;
 mod budget;
+mod candidates;
 mod checks;
 mod commit;
 mod context;

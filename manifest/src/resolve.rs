@@ -442,7 +442,13 @@ impl<'a> Builder<'a> {
 fn check_timetable(instance: &Instance, draft: &Draft, problems: &mut Collector) {
     let parameters = &instance.parameters;
     let has_epochs = draft.kind.parameters.iter().any(|parameter| parameter.name == EPOCHS);
-    if let (true, Some((message, help))) = (has_epochs, course::length_mistake(parameters)) {
+    // A length of the wrong type is told already.
+    let is_told = ["steps", EPOCHS]
+        .iter()
+        .any(|name| draft.places.contains_key(*name) && !parameters.is_set(name));
+    if let (true, Some((message, help))) =
+        (has_epochs && !is_told, course::length_mistake(parameters))
+    {
         let place = draft.places.get(EPOCHS).copied().unwrap_or(draft.name.span);
         problems.add(Problem::new("training_length", place, message).help(help));
     }

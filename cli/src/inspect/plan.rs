@@ -98,12 +98,13 @@ fn trainings(program: &Program, project: &Project) -> Option<Result<(Plan, Estim
 fn plan_trainings(program: &Program, project: &Project) -> Result<(Plan, Estimate), CliError> {
     let engine = program.engine(None, false);
     let mut pipeline = project.pipeline.clone();
+    // Of sources that have not been read since their file changed.
+    pipeline.session.expected.lines = count_lines(&pipeline);
     let cache = match program.look_into(project)? {
         Some(cache) => cache,
         None => {
             // Before the first run, the contents of the files are unknown.
             pipeline.absent = pipeline.paths();
-            pipeline.session.expected.lines = count_lines(&pipeline);
             Cache::open("/cache".into(), Arc::new(MemoryFs::new()), Access::ReadWrite)?
         }
     };

@@ -194,6 +194,11 @@ impl<'a> One<'a> {
                     self.last.map_or_else(String::new, |last| format!(" as at run {}", last.run));
                 writeln!(output, "item `{id}` arrives{as_before}; no earlier run is known")?;
             }
+            (None, Some(_)) if self.is_collected(state.as_ref(), port)? => writeln!(
+                output,
+                "item `{id}` arrives; what changed since {run} is unknown, since `throstle cache gc` has \
+                 removed what arrived at that run"
+            )?,
             (None, Some(_)) => writeln!(output, "item `{id}` is new since {run}")?,
             (Some(_), None) => writeln!(output, "item `{id}` is gone since {run}")?,
             (Some(before), Some(now)) => {
@@ -284,6 +289,16 @@ impl<'a> One<'a> {
             }
         }
         Ok(None)
+    }
+
+    /// Tests if a table of the run before is no longer in the cache.
+    fn is_collected(&self, before: Option<&Previous>, port: &str) -> Result<bool, CliError> {
+        for root in before.and_then(|(_, roots)| roots.get(port)).into_iter().flatten() {
+            if !self.cache.contains(root)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn reads(&self, port: &str, field: &str) -> bool {

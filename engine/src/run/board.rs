@@ -10,6 +10,7 @@ use std::sync::Arc;
 use crate::event::StageCounts;
 use stage_core::Reject;
 
+use super::candidates::Candidates;
 use super::cost::Cost;
 pub use super::stage_state::StageState;
 use crate::engine::EngineError;
@@ -118,6 +119,7 @@ pub struct Board {
     runs: Vec<StageRun>,
     /// By the position of a stage: the stages that take their items from it.
     takers: Vec<Vec<StageId>>,
+    pub candidates: Candidates,
 }
 
 impl Index<StageId> for Board {
@@ -147,7 +149,8 @@ impl Board {
             runs.push(run);
             works.push((spec.id, work));
         }
-        (Board { runs, takers: takers(pipeline) }, works)
+        let (takers, candidates) = (takers(pipeline), Candidates::of(pipeline));
+        (Board { runs, takers, candidates }, works)
     }
 
     pub fn runs(&self) -> &[StageRun] {
@@ -216,7 +219,13 @@ impl Board {
             return Err(EngineError::Internal { message });
         }
         run.state = to;
-        Ok(std::mem::replace(&mut run.items, items))
+        let before = std::mem::replace(&mut run.items, items);
+        match to {
+            RunsItems => self.candidates.add(id),
+            Done => self.candidates.add_below(id),
+            _ => {}
+        }
+        Ok(before)
     }
 
     pub fn advance(&mut self, id: StageId, to: StageState) -> Result<(), EngineError> {
@@ -294,7 +303,8 @@ mod tests {
             items: (*state == RunsItems).then(|| Box::new(items())),
             ..StageRun::default()
         };
-        Board { runs: states.iter().map(run).collect(), takers: Vec::new() }
+        let runs = states.iter().map(run).collect();
+        Board { runs, takers: Vec::new(), candidates: Candidates::default() }
     }
 
     fn go(board: &mut Board, id: StageId, to: StageState) -> Result<(), EngineError> {

@@ -24,7 +24,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, unbounded};
 use stage_core::StageError;
 use stage_core::escape::cleaned;
 
-use super::board::Board;
+use super::board::{Board, StageState};
 use super::budget::{Budget, Effects};
 use super::commit::Committer;
 use super::home::Home;
@@ -198,10 +198,10 @@ impl Schedule<'_> {
     }
 
     /// A run that reaches its time limit while its worker starts still hands out its first task:
-    /// runs as short as that start would make no progress.
+    /// runs as short as that start would make no progress. It does not wait for another run like that.
     fn owes_task(&self) -> bool {
         let is_first = self.tasks.is_untouched() && self.threads.has_asked() && !self.has_done();
-        is_first && self.budget.has_just_ended()
+        is_first && self.budget.has_just_ended() && !self.board.any(StageState::AwaitsClaim)
     }
 
     /// True if the run has executed anything.

@@ -198,9 +198,29 @@ fn lines_without_their_segment_change_nothing_and_are_listed_with_the_reason() {
     let mut told: Vec<Vec<String>> = unused.iter().map(told).collect();
     told.sort();
     let last = own_name(&items[3]);
-    assert_eq!(told[0], ["2", "aaaaaaaaaa", "`drop`", "no segment has this sound"]);
+    assert_eq!(told[0], ["2", "aaaaaaaaaa", "`drop`", "no segment has this sound or this id"]);
     assert_eq!(told[1][..3], ["3", &last, "`join` with the next one"]);
     assert!(told[1][3].contains("no segment follows"), "{told:?}");
+}
+
+#[test]
+fn a_line_may_name_a_clip_by_its_id() {
+    let mut bench = Bench::default();
+    let mut clip = |id: &str, level: i16| {
+        let samples = (0..8_000).map(|at| level * (at % 7 - 3)).collect();
+        let audio = bench.blob("audio/wav", wav::write(Clip::mono(8_000, samples)).unwrap().0);
+        item(id, &[("audio", audio), ("text", Value::text("Yes."))])
+    };
+    let clips = [clip("aino-01", 900), clip("other/aino-02", 800), clip("three", 700)];
+    // A line by sound comes before one by id.
+    let by_sound = format!("x/{},,By sound.,,\nthree,,By id.,,\n", own_name(&clips[2]));
+    let table = format!("aino-01,,No.,,\nother/aino-02,drop,,,\n{by_sound}");
+    let output = corrected(&mut bench, &table, "quarantine", &clips).unwrap();
+    let texts: Vec<_> =
+        support::items(&output, "output").iter().map(|item| value(item, "text")).collect();
+    let expected = ["No.", "By sound."].map(|text| NewValue::Text(text.to_owned()));
+    assert_eq!(texts, expected.iter().map(Some).collect::<Vec<_>>());
+    assert_eq!(support::items(&output, "unused").len(), 1);
 }
 
 #[test]

@@ -57,7 +57,7 @@ fn a_plan_is_one_json_object_and_executes_nothing() {
     assert!(plan["seconds"].is_number());
     let words = &plan["stages"]["words"];
     assert_eq!((&words["verdict"], &words["executed"]), (&"dirty".into(), &5.into()));
-    assert_eq!(words["reasons"], serde_json::json!(["never run before"]));
+    assert_eq!(words["reasons"], serde_json::json!(["never finished before"]));
     assert_eq!(plan["stages"]["summary"]["verdict"], "unknown");
     assert!(!project.file("out").exists());
     assert_eq!(project.run().executed()["words"], 5);

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use throstle_tests::{Project, RanProgram, tone, write_clips};
 
@@ -40,16 +41,19 @@ const MOST_EXCHANGES: u32 = 10_000_000;
 /// Exchanges the folder with the link while the work is done; afterwards each has its name again.
 fn while_exchanging<T>(folder: &Path, link: &Path, work: impl FnOnce() -> T) -> T {
     let done = AtomicBool::new(false);
+    // False when the work has removed the folder, which it does once nothing is in it.
     let exchange = || {
-        renameat2(AT_FDCWD, folder, AT_FDCWD, link, RenameFlags::RENAME_EXCHANGE).unwrap();
+        match renameat2(AT_FDCWD, folder, AT_FDCWD, link, RenameFlags::RENAME_EXCHANGE) {
+            Err(Errno::ENOENT) => false,
+            exchanged => exchanged.is_ok() || panic!("{exchanged:?}"),
+        }
     };
     let result = std::thread::scope(|scope| {
         let exchanging = || {
             for _ in 0..MOST_EXCHANGES {
-                if done.load(Ordering::Relaxed) {
+                if done.load(Ordering::Relaxed) || !exchange() {
                     break;
                 }
-                exchange();
             }
         };
         std::thread::Builder::new().spawn_scoped(scope, exchanging).unwrap();

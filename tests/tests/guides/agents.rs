@@ -215,6 +215,7 @@ fn events() -> Vec<Event> {
             outdated: 1,
         },
         Event::Stopping { why: text() },
+        Event::RunFailed { message: text(), help: Some(text()) },
         Event::Finished { status: Status::Done, stages: counted(), seconds: 1.0 },
     ]
 }
@@ -237,7 +238,7 @@ fn every_event_is_on_the_page() {
     );
     let stage = PlannedStage {
         verdict: Verdict::Dirty,
-        reasons: vec!["never run before".to_owned()],
+        reasons: vec!["never finished before".to_owned()],
         executed: 1,
         reused: 0,
         quarantined: 0,

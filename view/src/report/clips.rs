@@ -126,9 +126,10 @@ pub fn corpora(seen: &RunData) -> Result<Vec<Corpus>, ReadError> {
     for spec in seen.pipeline.stages.iter().filter(|spec| tells(spec)) {
         let Some(source) = recorded_by(seen, spec) else { continue };
         let port = spec.kind.outputs.first().map_or("", |port| port.name);
-        let clips = found.entry(source).or_default();
+        found.entry(source).or_default();
         for item in seen.items(spec.id, port)? {
-            let known = clips.entry(item.id.clone());
+            let known = found.entry(owner(&found, source, &item.id)).or_default();
+            let known = known.entry(item.id.clone());
             known.or_insert_with(|| Clip { id: item.id, ..Clip::default() }).learn(&item.fields);
         }
     }
@@ -137,6 +138,17 @@ pub fn corpora(seen: &RunData) -> Result<Vec<Corpus>, ReadError> {
         clips: clips.into_values().filter(|clip| clip.audio.is_some()).collect(),
     };
     Ok(found.into_iter().map(corpus).filter(|corpus| !corpus.clips.is_empty()).collect())
+}
+
+/// The source of a clip at a stage that carries on another one, whose clips may have been merged with those of others.
+fn owner(
+    found: &BTreeMap<StageId, BTreeMap<Arc<str>, Clip>>,
+    source: StageId,
+    id: &Arc<str>,
+) -> StageId {
+    let is_own = found.get(&source).is_some_and(|clips| clips.contains_key(id));
+    let other = || found.iter().find(|(_, clips)| clips.contains_key(id)).map(|(other, _)| *other);
+    if is_own { source } else { other().unwrap_or(source) }
 }
 
 /// Tests if the stage adds information about clips that its upstream stages did not have.

@@ -65,6 +65,7 @@ impl One<'_> {
         let is_changed = changes.iter().any(|change| change.is_read) || !settings.is_empty();
         let told = match (&before, &now) {
             (None, None) => return Err(self.no_item()),
+            (None, Some(_)) if self.is_collected(state.as_ref(), port)? => "unknown",
             (None, Some(_)) => "new",
             (Some(_), None) => "gone",
             (Some(_), Some(_)) if is_changed => "changed",

@@ -192,9 +192,10 @@ pub fn clips(
     }
     if clips.is_empty() && all > 0 {
         let (own, other) = (&spec.name, &corrections.name);
+        let near = nearest(project, cache, &plan, store, spec, &is_segment)?;
         return Err(CliError::usage(
-            format!("`{own}` has changed the audio of the clips from `{other}`"),
-            "review a stage that keeps the audio, such as `text.align`",
+            format!("`{own}` has other files of sound than `{other}`"),
+            format!("review `{near}`, whose files are those of `{other}`"),
         ));
     }
     let left_out = all - clips.len();
@@ -214,6 +215,37 @@ pub fn clips(
         is_good(one).cmp(&is_good(other)).then(by_doubt).then_with(|| one.id.cmp(&other.id))
     });
     Ok((clips, left_out))
+}
+
+/// The nearest stage above whose clips have the files that corrections belong to: at the latest the stage that
+/// applies them.
+fn nearest<'p>(
+    project: &'p Project,
+    cache: &Cache,
+    plan: &Plan,
+    store: &Store,
+    spec: &'p StageSpec,
+    is_segment: &impl Fn(&Clip) -> bool,
+) -> Result<&'p str, CliError> {
+    let mut stages: Vec<&StageSpec> = vec![spec];
+    let mut at = 0;
+    while let Some(stage) = stages.get(at).copied() {
+        at += 1;
+        let above = stage.upstream().map(|id| project.pipeline.stage(id));
+        let new: Vec<&StageSpec> =
+            above.filter(|above| !stages.iter().any(|known| known.id == above.id)).collect();
+        for above in new {
+            let Some(record) = last(project, cache, plan, above)? else { continue };
+            for port in record.outputs.keys() {
+                if rows(store, &record, port)?.iter().filter_map(Clip::of).any(|it| is_segment(&it))
+                {
+                    return Ok(&above.name);
+                }
+            }
+            stages.push(above);
+        }
+    }
+    Ok(&spec.name)
 }
 
 /// The clips that arrive at a stage, once for each of its inputs.

@@ -36,10 +36,11 @@ struct Span {
 #[derive(Clone, Debug)]
 pub struct Part {
     pub name: String,
+    /// None for a part of a clip, and for several joined.
+    id: Option<Arc<str>>,
     recording: Option<Arc<str>>,
     pub start: f64,
     pub seconds: f64,
-    pub is_new: bool,
     sound: Arc<PartSound>,
     spans: Vec<Span>,
 }
@@ -48,13 +49,17 @@ impl Part {
     pub fn of(at: usize, clip: &Clip) -> Part {
         Part {
             name: clip.name.clone(),
+            id: Some(clip.id.clone()),
             recording: clip.recording.clone(),
             start: clip.start,
             seconds: clip.seconds,
-            is_new: false,
             sound: Arc::new(PartSound::Whole(clip.audio.clone())),
             spans: vec![Span { clip: at, range: 0.0..clip.seconds }],
         }
+    }
+
+    pub fn is_new(&self) -> bool {
+        self.id.is_none()
     }
 
     /// The clip that it begins in, and the place there in seconds.
@@ -83,6 +88,10 @@ impl Part {
 impl CorrectableSegment for Part {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn clip_id(&self) -> Option<&str> {
+        self.id.as_deref()
     }
 
     fn place(&self) -> Option<(&str, f64, f64)> {
@@ -219,7 +228,7 @@ impl AudioEditor<Part> for Sounds {
             recording: part.recording.clone(),
             start,
             seconds: named.seconds,
-            is_new: true,
+            id: None,
             sound: Arc::new(sound),
             spans,
         };
@@ -242,7 +251,7 @@ impl AudioEditor<Part> for Sounds {
         Ok(named.map(|named| Part {
             name: named.name,
             seconds: named.seconds,
-            is_new: true,
+            id: None,
             sound: Arc::new(PartSound::Both(one.sound.clone(), other.sound.clone())),
             spans: one.spans.iter().chain(&other.spans).cloned().collect(),
             ..one.clone()

@@ -307,7 +307,7 @@ impl Session {
         };
         Row {
             key: format!("{rank}-{:.0}", from * 1000.0),
-            id: if part.is_new { clip.id_of(&part.name) } else { clip.id.to_string() },
+            id: if part.is_new() { clip.id_of(&part.name) } else { clip.id.to_string() },
             rank,
             from,
             start: part.start,
@@ -317,12 +317,12 @@ impl Session {
             why: clip.doubt.why.clone(),
             verdict: clip.verdict.clone(),
             action,
-            is_new: part.is_new,
+            is_new: part.is_new(),
         }
     }
 
     fn heard(&self, part: &Part, clip: &Clip) -> String {
-        if part.is_new { self.sounds.text(part, &self.clips) } else { clip.text.clone() }
+        if part.is_new() { self.sounds.text(part, &self.clips) } else { clip.text.clone() }
     }
 }
 

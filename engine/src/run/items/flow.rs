@@ -118,6 +118,9 @@ impl Board {
             let Some(closed) = stage.close(number) else { continue };
             let bucket = close_bucket(store, &stage.intake.key, closed)?;
             stage.closed.extend(bucket);
+            if stage.is_complete() {
+                self.candidates.add(id);
+            }
             let arrived = Some(BucketInput { chunk: bucket.map(|bucket| bucket.chunk) });
             for below in self.item_consumers(id) {
                 if let Some(stage) = self[below].items_mut()

@@ -53,7 +53,7 @@ impl Schedule<'_> {
     /// was one.
     pub(super) fn finish_complete(&mut self) -> Result<bool, EngineError> {
         let mut ended = false;
-        for id in self.run.pipeline.ids() {
+        while let Some(id) = self.board.candidates.take() {
             let is_complete = self.board[id].items().is_some_and(ItemStage::is_complete);
             if is_complete && self.upstream_is_done(id) {
                 self.finish_items(id)?;
@@ -172,7 +172,7 @@ impl Schedule<'_> {
     /// A stage has ended.
     pub(super) fn plan_below(&mut self, id: StageId) -> Result<(), EngineError> {
         // Stages that waited for this one are planned, as far as the initial plan could not.
-        for below in self.consumers(id) {
+        for below in self.board.candidates.below(id).to_vec() {
             if self.board.is(below, StageState::AwaitsInputs) {
                 self.plan_waiting(below)?;
             }
@@ -334,11 +334,6 @@ impl Schedule<'_> {
             self.done(ticket, outcome, Vec::new(), (0, None))?;
         }
         Ok(())
-    }
-
-    fn consumers(&self, id: StageId) -> Vec<StageId> {
-        let stages = self.run.pipeline.stages.iter();
-        stages.filter(|spec| spec.upstream().any(|above| above == id)).map(|spec| spec.id).collect()
     }
 }
 

@@ -14,6 +14,9 @@ use crate::record::{DEVICES, encode};
 use crate::run::board::StageState;
 use crate::run::cost::PassCost;
 
+/// Fewer items of a stage that did not end tell little about the others.
+const MIN_ITEMS: f64 = 16.0;
+
 impl Schedule<'_> {
     /// The cost of a stage in terms of its estimate: with all threads to itself.
     pub(super) fn taken(&self, id: StageId) -> PassCost {
@@ -74,7 +77,7 @@ impl Schedule<'_> {
         let spec = self.run.stage(id);
         let machine = self.meter.machine();
         let Some(device) = machine.label(&machine.device(spec)) else { return Ok(()) };
-        let is_probe = self.run.is_probe();
+        let is_probe = self.run.is_probe() || self.has_barely_begun(id, tally.seconds.count);
         // The output of a few steps does not predict the checkpoints that a training keeps.
         let is_short = is_probe && spec.work == StageWork::Train;
         let measure = Measure {
@@ -96,6 +99,14 @@ impl Schedule<'_> {
             self.committer.mark();
         }
         Ok(())
+    }
+
+    /// Tests if a stage has ended early after few items, whose times are mostly those of its start. They
+    /// count like those of a probe, until a run measures more.
+    fn has_barely_begun(&self, id: StageId, items: f64) -> bool {
+        self.run.stage(id).work == StageWork::Item
+            && !self.board.is(id, StageState::Done)
+            && items < MIN_ITEMS
     }
 
     /// Keeps the GPUs that a worker has found, for estimates.

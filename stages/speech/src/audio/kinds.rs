@@ -88,7 +88,7 @@ pub static RESAMPLE: Kind = Kind {
     version: 5,
     summary: "Converts audio to another sample rate.",
     doc: "Flat within 0.1 dB to 96 % of the band, aliases below -130 dB, no delay. Audio that \
-          already has this rate is passed on unchanged, bit for bit. A higher rate adds no frequencies: \
+          already has this rate keeps its samples, bit for bit, in a file without other chunks. A higher rate adds no frequencies: \
           a note gives the original rate and the highest frequency of such recordings.",
     cost: Cost::Rates(REWRITTEN),
     inputs: &[RECORDINGS],

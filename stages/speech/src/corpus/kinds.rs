@@ -285,7 +285,7 @@ pub const MARK: &str = "mark";
 pub static CORRECTIONS: Kind = Kind {
     name: "corpus.corrections",
     applies_corrections: true,
-    version: 3,
+    version: 4,
     summary: "Applies a table of corrections to segments: new texts, drops, splits and joins.",
     doc: "\
 `throstle review` writes the table while you listen. A line has the id of a segment in the column
@@ -295,7 +295,8 @@ recording, which has the name in `with`. Further columns are remarks.
 
 The id of a segment ends with a hash of its sound, and a line belongs to that hash: it stays valid when the
 recording is edited elsewhere, and lines of several people can be put together. Parts of a split and
-joined segments have such names too, and lines of their own. Two different lines for one segment are
+joined segments have such names too, and lines of their own. A line that is written by hand may also have the whole
+id of a clip, as `throstle items` shows it; a line for its sound comes before it. Two different lines for one segment are
 an error that names both. `unused` lists the lines without effect, each with the reason:
 `throstle items corrected.unused` shows them.
 

@@ -175,7 +175,7 @@ them from both with `audio.trim` first.",
 
 pub static CER: Kind = Kind {
     name: "quality.cer",
-    version: 3,
+    version: 4,
     summary: "Computes the error rates of a speech recogniser's transcripts.",
     doc: "\
 Transcripts come from `asr.transcribe`, or from a program of your own in a `command` stage that

@@ -46,17 +46,18 @@ pub(crate) fn mistakes_of_language(parameters: &Parameters) -> Vec<Mistake> {
 
 pub static NORMALIZE: Kind = Kind {
     name: "text.normalize",
-    version: 3,
+    version: 4,
     summary: "Normalises texts, and spells out numbers.",
     doc: "Unicode form, quotes, dashes, spaces, invisible and control characters, emoji, and \
         letter case by choice. Every change is counted in the notes. Numbers are spelled out only \
         where their reading is unambiguous: whole numbers, decimals, percents, and ordinals with a \
         mark such as `2nd`, `2\u{ba}`, `2\u{aa}` or `2-\u{439}`. Where numerals inflect, the form for counting is \
-        written; a 1 before an Italian, Spanish or Portuguese noun agrees with it (`una casa`), and \
-        stays if the noun does not show its gender. Years are read like other numbers. Digits that begin \
+        written; a 1 before an Italian, Spanish or Portuguese noun agrees with it (`una casa`), unless \
+        it names what stands before it (`tasto 1`), and stays behind an article, before a month, and \
+        if the noun does not show its gender. Years are read like other numbers. Digits that begin \
         with a zero, and telephone numbers behind a word such as `tel.` or with a country code, are \
         read one by one. Ranges, dates, times, amounts of \
-        money, numbers with an attached unit, and what else may be a telephone number or a list \
+        money (`3,50 euro` too), numbers with an attached unit, and what else may be a telephone number or a list \
         (`600 100 200`, more than nine digits in a row) stay. Remaining digits are counted, and \
         `text.audit` stops on them if its model lacks them; a model of `xtts.extend` gets a token for each. A second pass changes nothing.",
     cost: Cost::Rates(Rates::LIGHT),

@@ -56,7 +56,7 @@ fn formatting_and_comments_are_no_change() {
     ran.assert_nothing_done();
     let why = demo.why(&["tokens"]);
     assert!(why.starts_with("tokens is fresh; run 1 brought it up to date because"), "{why}");
-    assert!(why.contains("never run before"), "{why}");
+    assert!(why.contains("never finished before"), "{why}");
 }
 
 #[test]

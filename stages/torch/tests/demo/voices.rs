@@ -153,7 +153,7 @@ fn a_server_tells_what_it_leaves_out_and_which_voice_speaks() {
     if std::process::Command::new("ffmpeg").arg("-version").output().is_err() {
         eprintln!("skipped: `ffmpeg` is not installed");
         let why = String::from_utf8(body).unwrap();
-        assert!(status == 400 && why.contains("`ffmpeg` is not installed"), "{why}");
+        assert!(status == 400 && why.contains("`ffmpeg`, which is not installed"), "{why}");
         return;
     }
     assert!(status == 200 && head.contains("Content-Type: audio/mpeg"), "{head}");

@@ -30,7 +30,7 @@ fn every_part_of_a_run_has_its_place() {
         "id=\"cost\"",
         "id=\"provenance\"",
         // Stages with reasons, quarantined items with reasons, and provenance.
-        "never run before",
+        "never finished before",
         "truncated",
         "Loss",
         "step-30",
@@ -69,7 +69,7 @@ fn what_a_stage_did_stands_there_and_why() {
     let page = report(&project, &[]);
     assert!(page.contains("file `data/metadata.csv` changed"), "{page}");
     let first = report(&project, &["--run", "1"]);
-    assert!(first.contains("never run before") && !first.contains("metadata.csv` changed"));
+    assert!(first.contains("never finished before") && !first.contains("metadata.csv` changed"));
 }
 
 #[test]

@@ -43,9 +43,17 @@ fn figures(found: &PageContents) -> Vec<Shown> {
     figures.push(("Executed", units::count(executed), format!("{} reused", units::count(reused))));
     let clips: usize = found.corpora.iter().map(|corpus| corpus.clips.len()).sum();
     if clips > 0 {
-        let seconds = found.corpora.iter().filter_map(|corpus| corpus.spread(ClipMeasure::Seconds));
-        let seconds: f64 = seconds.map(|spread| spread.total).sum();
-        let unit = if seconds > 0.0 { units::seconds(seconds) } else { String::new() };
+        let spreads = found.corpora.iter().filter_map(|corpus| corpus.spread(ClipMeasure::Seconds));
+        let (measured, seconds) = spreads.fold((0, 0.0), |(measured, seconds), spread| {
+            (measured + spread.clips, seconds + spread.total)
+        });
+        let unit = match measured {
+            0 => String::new(),
+            _ if measured < clips => {
+                format!("{} in {}", units::seconds(seconds), units::count(measured as u64))
+            }
+            _ => units::seconds(seconds),
+        };
         figures.push(("Clips", units::count(clips as u64), unit));
     }
     if !found.aside.is_empty() {

@@ -12,6 +12,9 @@ pub trait CorrectableSegment {
     /// The name by its sound.
     fn name(&self) -> &str;
 
+    /// The id of a whole clip, by which a line may also name it. None for a part and for several joined.
+    fn clip_id(&self) -> Option<&str>;
+
     /// The recording, and start and end in it in seconds. None for a clip on its own.
     fn place(&self) -> Option<(&str, f64, f64)>;
 }
@@ -55,7 +58,7 @@ pub struct UnusedLine<'t> {
     pub why: &'static str,
 }
 
-const NO_SEGMENT: &str = "no segment has this sound";
+const NO_SEGMENT: &str = "no segment has this sound or this id";
 const TOO_SHORT: &str = "the segment ends before the time of the split";
 const NO_NEXT: &str = "no segment follows this one in its recording without a gap";
 const OTHER_NEXT: &str = "another segment follows this one";
@@ -137,7 +140,8 @@ impl<'t, S: CorrectableSegment, C: AudioEditor<S>> CorrectionRun<'t, '_, S, C> {
         let mut rest: VecDeque<(S, BTreeSet<String>)> =
             segments.into_iter().map(|segment| (segment, BTreeSet::new())).collect();
         while let Some((segment, mut made_of)) = rest.pop_front() {
-            let Some((name, line)) = self.table.line(segment.name()) else {
+            let of_clip = || self.table.line_of_clip(segment.clip_id()?);
+            let Some((name, line)) = self.table.line(segment.name()).or_else(of_clip) else {
                 self.done.push(CorrectedSegment { segment, line: None });
                 continue;
             };
@@ -217,6 +221,10 @@ mod tests {
     impl CorrectableSegment for Letters {
         fn name(&self) -> &str {
             &self.0
+        }
+
+        fn clip_id(&self) -> Option<&str> {
+            None
         }
 
         fn place(&self) -> Option<(&str, f64, f64)> {

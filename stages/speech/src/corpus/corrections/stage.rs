@@ -58,10 +58,11 @@ struct ItemPart {
     at: usize,
     recording: Option<Arc<str>>,
     name: String,
+    /// None for a part of an item, and for several joined.
+    id: Option<Arc<str>>,
     start: f64,
     seconds: f64,
     audio: Option<Arc<Blob>>,
-    is_new: bool,
 }
 
 impl ItemPart {
@@ -76,18 +77,26 @@ impl ItemPart {
             _ => (None, 0.0, 0.0),
         };
         let name = audio.as_ref().map(|audio| name(&audio.digest)).unwrap_or_default();
-        ItemPart { at, recording, name, start, seconds, audio, is_new: false }
+        ItemPart { at, recording, name, id: Some(item.id.clone()), start, seconds, audio }
     }
 
     fn with(&self, (audio, seconds): (Arc<Blob>, f64), start: f64) -> ItemPart {
         let name = name(&audio.digest);
-        ItemPart { name, start, seconds, audio: Some(audio), is_new: true, ..self.clone() }
+        ItemPart { name, id: None, start, seconds, audio: Some(audio), ..self.clone() }
+    }
+
+    fn is_new(&self) -> bool {
+        self.id.is_none()
     }
 }
 
 impl CorrectableSegment for ItemPart {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn clip_id(&self) -> Option<&str> {
+        self.id.as_deref()
     }
 
     fn place(&self) -> Option<(&str, f64, f64)> {
@@ -187,13 +196,14 @@ impl Counts {
     fn compare(&mut self, item: &Item, part: &ItemPart, line: &CorrectionLine) {
         let text = item.fields.text("text").unwrap_or_default();
         let is_text = matches!(line.correction, Correction::Text(_));
-        let is_other = |before: &String| before != text && !part.is_new;
+        let is_other = |before: &String| before != text && !part.is_new();
         if is_text && line.before.as_ref().is_some_and(is_other) {
             self.outdated.push(item.id.to_string());
         }
         // A clip by itself is named in front of its sound.
         let clip = line.segment.rsplit_once('/').map(|(clip, _)| clip);
         if part.recording.is_none()
+            && *line.segment != *item.id
             && clip.is_some_and(|clip| !clip.is_empty() && *clip != *item.id)
         {
             self.shared.push(item.id.to_string());
@@ -217,12 +227,12 @@ impl GatherJob for Corrections {
         let mut counts = Counts::default();
         let (mut kept, mut rejects) = (Vec::new(), Vec::new());
         let mut ids: HashSet<String> =
-            applied.segments.iter().filter(|one| !one.segment.is_new).map(id_of(items)).collect();
+            applied.segments.iter().filter(|one| !one.segment.is_new()).map(id_of(items)).collect();
         for one in &applied.segments {
             match self.output(items, one, &mut ids, &mut counts) {
                 Some(item) => kept.push(item),
                 // A part is no item that could be set aside.
-                None if one.segment.is_new => {}
+                None if one.segment.is_new() => {}
                 None => rejects.push((one.segment.at, Reject::new(Reject::DROPPED, WHY))),
             }
         }
@@ -287,7 +297,7 @@ impl Corrections {
         if let Some(line) = line {
             counts.compare(item, part, line);
         }
-        let mut new = if part.is_new {
+        let mut new = if part.is_new() {
             counts.cut += 1;
             cut(item, part, ids)?
         } else {
@@ -307,7 +317,7 @@ impl Corrections {
                 }
                 new = new.with(DROPPED, NewValue::Text(WHY.to_owned()));
             }
-            _ if part.is_new && item.fields.get("text").is_some() => {
+            _ if part.is_new() && item.fields.get("text").is_some() => {
                 counts.without_text += 1;
                 return None;
             }

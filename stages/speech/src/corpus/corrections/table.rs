@@ -252,6 +252,11 @@ impl CorrectionTable {
         Some((name, line))
     }
 
+    /// The line that names a clip by its id.
+    pub fn line_of_clip(&self, id: &str) -> Option<(&str, &CorrectionLine)> {
+        self.line(&name_of(id)).filter(|(_, line)| line.segment == id)
+    }
+
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }

@@ -102,7 +102,7 @@ fn behind(
         return Some(ordinal);
     }
     if amount == Some(1)
-        && let Some(one) = one::before_noun(after, language.code())
+        && let Some(one) = one::before_noun(token.before(), after, language.code())
     {
         return one.map(|(words, taken)| (words.to_owned(), taken));
     }

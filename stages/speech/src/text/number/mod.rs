@@ -7,6 +7,7 @@ mod finnish;
 mod general;
 mod gujarati;
 mod one;
+mod price;
 mod telephone;
 mod token;
 
@@ -32,7 +33,8 @@ pub fn spell_out(text: &str, language: Language) -> (String, u32) {
             "gu" => gujarati::read,
             _ => general::read,
         };
-        let spelled = if token.is_list() { None } else { read(&token, language) };
+        let is_other = token.is_list() || price::is_price(&token);
+        let spelled = if is_other { None } else { read(&token, language) };
         match spelled {
             Some(reading) => {
                 count += 1;

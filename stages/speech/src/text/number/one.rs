@@ -10,6 +10,11 @@ struct Forms {
     endings: &'static [(&'static str, Gender)],
     /// Words that are no noun: 1 before them is counted.
     others: &'static [&'static str],
+    /// Starts of words that 1 is the name of, as in `tasto 1`: it is counted, whatever follows.
+    named: &'static [&'static str],
+    /// Articles: 1 behind them is an ordinal, such as that of a day.
+    articles: &'static [&'static str],
+    months: &'static [&'static str],
 }
 
 #[derive(Clone, Copy)]
@@ -50,7 +55,28 @@ const ITALIAN: Forms = Forms {
     others: &[
         "e", "ed", "o", "od", "a", "ad", "di", "da", "in", "con", "su", "per", "tra", "fra", "del",
         "della", "dello", "dei", "delle", "al", "alla", "nel", "nella", "sul", "sulla", "dal",
-        "dalla", "è", "ma", "non", "ha", "sono", "era", "va", "fa", "fino", "contro",
+        "dalla", "è", "ma", "non", "ha", "sono", "era", "va", "fa", "fino", "contro", "adesso",
+    ],
+    named: &[
+        "prem", "digit", "selezion", "scegli", "compon", "tast", "intern", "line", "numer",
+        "opzion", "capitol", "pagin", "part", "canal", "pian", "stanz", "camer", "grupp", "livell",
+        "fas", "codic", "sezion", "binari", "uscit", "articol", "version", "modell", "puntat",
+        "volum",
+    ],
+    articles: &["il", "lo", "la", "i", "gli", "le", "del", "al", "dal", "nel", "sul"],
+    months: &[
+        "gennaio",
+        "febbraio",
+        "marzo",
+        "aprile",
+        "maggio",
+        "giugno",
+        "luglio",
+        "agosto",
+        "settembre",
+        "ottobre",
+        "novembre",
+        "dicembre",
     ],
 };
 
@@ -87,7 +113,54 @@ const SPANISH: Forms = Forms {
     ],
     others: &[
         "y", "e", "o", "u", "a", "de", "en", "con", "por", "para", "entre", "del", "al", "es",
-        "pero", "no", "ha", "era", "va", "contra", "como",
+        "pero", "no", "ha", "era", "va", "contra", "como", "ahora",
+    ],
+    named: &[
+        "puls",
+        "marq",
+        "marc",
+        "presion",
+        "oprim",
+        "digit",
+        "elij",
+        "elig",
+        "seleccion",
+        "tecl",
+        "númer",
+        "líne",
+        "extensi",
+        "opci",
+        "capítul",
+        "págin",
+        "part",
+        "canal",
+        "pis",
+        "sal",
+        "grup",
+        "nivel",
+        "fas",
+        "códig",
+        "secci",
+        "andén",
+        "artícul",
+        "versi",
+        "model",
+        "volum",
+    ],
+    articles: &["el", "la", "los", "las", "del", "al"],
+    months: &[
+        "enero",
+        "febrero",
+        "marzo",
+        "abril",
+        "mayo",
+        "junio",
+        "julio",
+        "agosto",
+        "septiembre",
+        "octubre",
+        "noviembre",
+        "diciembre",
     ],
 };
 
@@ -119,13 +192,38 @@ const PORTUGUESE: Forms = Forms {
     ],
     others: &[
         "e", "ou", "a", "o", "de", "em", "com", "por", "para", "entre", "do", "da", "no", "na",
-        "ao", "é", "mas", "não", "há", "era", "vai", "contra", "como",
+        "ao", "é", "mas", "não", "há", "era", "vai", "contra", "como", "agora",
+    ],
+    named: &[
+        "pression", "prim", "premi", "marq", "marc", "digit", "escolh", "selecion", "tecl",
+        "númer", "linh", "rama", "opç", "capítul", "págin", "part", "cana", "andar", "sal", "grup",
+        "níve", "fas", "códig", "secç", "seç", "artig", "vers", "model", "volum",
+    ],
+    articles: &["o", "os", "as", "do", "no"],
+    months: &[
+        "janeiro",
+        "fevereiro",
+        "março",
+        "abril",
+        "maio",
+        "junho",
+        "julho",
+        "agosto",
+        "setembro",
+        "outubro",
+        "novembro",
+        "dezembro",
     ],
 };
 
 /// The words for 1 before the noun that follows, and the length of the space that they take. `Some(None)`:
-/// the noun does not show its gender, so the digit stays. None if no noun follows.
-pub(super) fn before_noun(after: &str, code: &str) -> Option<Option<(&'static str, usize)>> {
+/// the noun does not show its gender, or the number is an ordinal, so the digit stays. None if no noun
+/// follows, or if the number names what stands before it.
+pub(super) fn before_noun(
+    before: &str,
+    after: &str,
+    code: &str,
+) -> Option<Option<(&'static str, usize)>> {
     let forms = match code {
         "it" => &ITALIAN,
         "es" => &SPANISH,
@@ -135,8 +233,13 @@ pub(super) fn before_noun(after: &str, code: &str) -> Option<Option<(&'static st
     let rest = after.strip_prefix(' ')?;
     let noun: String = rest.chars().take_while(|letter| letter.is_alphabetic()).collect();
     let is_noun = noun.chars().count() > 1 && noun.starts_with(char::is_lowercase);
-    if !is_noun || forms.others.contains(&noun.as_str()) {
+    let last = last_word(before);
+    let is_name = forms.named.iter().any(|start| last.starts_with(start));
+    if !is_noun || is_name || forms.others.contains(&noun.as_str()) {
         return None;
+    }
+    if forms.articles.contains(&last.as_str()) || forms.months.contains(&noun.as_str()) {
+        return Some(None);
     }
     Some(match forms.gender(&noun) {
         Feminine if code == "it" && noun.starts_with(VOWELS) => Some(("un'", 1)),
@@ -153,6 +256,12 @@ impl Forms {
         let by_ending = || self.endings.iter().find(|(ending, _)| noun.ends_with(ending));
         own.or_else(by_ending).map_or(Unknown, |(_, gender)| *gender)
     }
+}
+
+/// The word right before a number, in small letters.
+fn last_word(before: &str) -> String {
+    let word = before.trim_end_matches(' ').rsplit(|letter: char| !letter.is_alphabetic()).next();
+    word.unwrap_or_default().to_lowercase()
 }
 
 const VOWELS: [char; 5] = ['a', 'e', 'i', 'o', 'u'];

@@ -250,9 +250,29 @@ fn one_agrees_with_the_noun_that_follows() {
         ("es", "1 o 2", "uno o dos"),
         ("pt", "1 casa e 1 livro", "uma casa e um livro"),
         ("en", "1 house", "one house"),
+        ("it", "Premi 1 ora, o 1 adesso", "Premi uno ora, o uno adesso"),
+        ("it", "Il tasto 1 attiva la voce", "Il tasto uno attiva la voce"),
+        ("it", "Interno 1 occupato, linea 1 bloccata", "Interno uno occupato, linea uno bloccata"),
+        ("it", "Il 1 maggio", "Il 1 maggio"),
+        ("it", "dura 1 ora", "dura un'ora"),
+        ("es", "Pulse 1 ahora", "Pulse uno ahora"),
+        ("pt", "Pressione 1 agora", "Pressione um agora"),
     ] {
         assert_eq!(spelled(text, code), expected);
     }
+}
+
+#[test]
+fn amounts_of_money_with_a_named_currency_keep_their_digits() {
+    for (code, text) in [
+        ("it", "Costa 3,50 euro, non 12,99 dollari"),
+        ("de", "3,50 Euro"),
+        ("en", "It costs 3.50 dollars"),
+        ("fi", "3,50 euroa"),
+    ] {
+        assert_eq!(spelled(text, code), text);
+    }
+    assert_eq!(spelled("3 euro e 3,5 metri", "it"), "tre euro e tre virgola cinque metri");
 }
 
 #[test]
