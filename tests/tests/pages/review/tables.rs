@@ -230,7 +230,7 @@ fn a_review_says_what_it_needs() {
     assert!(told(&["aligne"]).contains("`aligned`"));
     let error = told(&["loud"]);
     assert!(error.contains("has other files of sound than `corrected`"), "{error}");
-    assert!(error.contains("review `corrected`"), "{error}");
+    assert!(error.contains("review `fitting`, whose"), "{error}");
     // A table that is not there yet is made by the first correction.
     project.remove("corrections.csv");
     let server = Server::start(&project);
