@@ -18,7 +18,7 @@ failures=0
 
 # A family is a script that takes a folder, `--seed`, and `--random`.
 families=()
-for script in make_fish_dual_ar make_fish_dac make_lora make_vits make_wav2vec2 make_mms_fa \
+for script in make_fish_dual_ar make_fish_dac make_lora make_vits make_vits_resblock2 make_wav2vec2 make_mms_fa \
     make_xtts_gpt make_xtts_sound check_export check_vits_export check_xtts_export; do
     [ ! -e "$fixtures/$script.py" ] || families+=("$script")
 done

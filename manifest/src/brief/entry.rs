@@ -6,7 +6,7 @@ use crate::page::default_cell;
 use crate::unit;
 
 /// A longer sentence is cut.
-const MAX_DOC_BYTES: usize = 48;
+const MAX_DOC_BYTES: usize = 44;
 /// A clause that is long enough to stand alone.
 const MIN_CLAUSE_BYTES: usize = 24;
 /// The place of the default in a line of a parameter that has to be given.
@@ -158,7 +158,7 @@ mod tests {
         let clauses = format!("One that is long enough; the other: {}.", "and so on ".repeat(10));
         assert_eq!(shortened(&clauses), "One that is long enough; the other");
         let long = format!("One word, {}", "and more ".repeat(12));
-        assert_eq!(shortened(&long), format!("One word, {}…", "and more ".repeat(4).trim_end()));
+        assert_eq!(shortened(&long), format!("One word, {}and…", "and more ".repeat(3)));
         let short = format!("One: {}", "and more ".repeat(12));
         assert_eq!(shortened(&short), format!("One: {}and…", "and more ".repeat(4)));
     }

@@ -49,10 +49,14 @@ romanised texts (`is_uroman`) are imported with a note: `text.audit`, `vits.fine
 these before, with uroman in a `command` stage.
 
 A voice of Piper is a graph with its description beside it (`NAME.onnx`, `NAME.onnx.json`). Its sizes come from the
-graph. It speaks what `text.phonemise` writes; it is neither trained nor exported, since a graph lacks the
-parts that only training needs. The tests have a voice of quality `medium`; those of other qualities and of
+graph. It speaks what `text.phonemise` writes; a graph lacks the
+parts that only training needs, so `vits.complete` comes before `vits.finetune`. The tests have a voice of quality `medium`; those of other qualities and of
 several speakers are read by the same rules. `phoneme_type` is `espeak` or `text`. A `phoneme_map`, or a symbol with several numbers, is refused. Beside other
 weights a graph is taken for their export; `file` chooses it.
+
+A checkpoint of Piper's trainer (Lightning, `.ckpt`) is the whole model with its discriminator, and can be trained at once.
+Its sizes come from the `hyper_parameters` in it; `config.json` of the training, beside it or as `config`, has the
+symbols. The file is read as data: nothing in it is run, and paths and other objects are ignored.
 
 Speech recognisers (`wav2vec2`) are checkpoints of `Wav2Vec2ForCTC` of transformers without
 adapters, with `vocab.json` and `preprocessor_config.json` beside; `asr.transcribe` uses them. The

@@ -2,6 +2,7 @@
 //! the MMS models.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::sizes::refused;
 use stage_formats::FormatError;
@@ -73,6 +74,10 @@ pub struct VitsConfig {
     /// Without the parts that only training needs, as in a graph.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub speaks_only: bool,
+    /// Without the posterior half of the stochastic duration predictor, which is then never trained:
+    /// the model of a graph, completed by `vits.complete`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub fixed_durations: bool,
 }
 
 /// The residual blocks with pairs of convolutions.
@@ -138,6 +143,7 @@ impl Default for VitsConfig {
             discriminator_scale_channels: vec![1, 16, 64, 256, 1024],
             segment_size: 8192,
             speaks_only: false,
+            fixed_durations: false,
         }
     }
 }
@@ -156,7 +162,7 @@ pub(super) const FIELDS: &str = "\
     use_stochastic_duration_prediction vocab_size wavenet_dilation_rate wavenet_dropout \
     wavenet_kernel_size window_size discriminator_kernel_size discriminator_period_channels \
     discriminator_periods discriminator_scale_channels discriminator_stride hop_length \
-    segment_size resblock speaks_only";
+    segment_size resblock speaks_only fixed_durations";
 
 impl VitsConfig {
     pub fn parse(json: &[u8]) -> Result<VitsConfig, FormatError> {
@@ -180,6 +186,24 @@ impl VitsConfig {
     /// `segment_size` is unused.
     pub fn segment_frames(&self) -> i64 {
         self.segment_size / self.hop()
+    }
+
+    /// Tests if the model has all parts of its duration predictor, so that it can be trained.
+    pub fn learns_durations(&self) -> bool {
+        !self.speaks_only && !self.fixed_durations
+    }
+
+    /// The `config.json` of a model that only speaks, after its posterior encoder was added; all
+    /// other fields stay.
+    pub fn completed(json: &[u8]) -> Result<Vec<u8>, FormatError> {
+        let damaged = |error: serde_json::Error| refused(error.to_string());
+        let is_stochastic = VitsConfig::parse(json)?.use_stochastic_duration_prediction;
+        let mut fields: Map<String, Value> = serde_json::from_slice(json).map_err(damaged)?;
+        fields.remove("speaks_only");
+        if is_stochastic {
+            fields.insert("fixed_durations".to_owned(), true.into());
+        }
+        serde_json::to_vec_pretty(&fields).map_err(damaged)
     }
 
     /// Tests if the residual blocks of the decoder have pairs of convolutions.
@@ -225,6 +249,25 @@ mod tests {
     fn what_is_written_is_read() {
         let one = config(r#", "upsample_rates": [4, 2], "upsample_kernel_sizes": [8, 4]"#).unwrap();
         assert_eq!(VitsConfig::parse(&serde_json::to_vec(&one).unwrap()).unwrap(), one);
+    }
+
+    #[test]
+    fn a_completed_voice_lacks_only_what_trains_its_durations() {
+        let parts = |config: &VitsConfig, start: &str| {
+            config.generator().iter().filter(|(name, _)| name.starts_with(start)).count()
+        };
+        for is_stochastic in [true, false] {
+            let voice = config(&format!(
+                r#", "speaks_only": true, "use_stochastic_duration_prediction": {is_stochastic}"#
+            ));
+            let voice = voice.unwrap();
+            let json = serde_json::to_vec(&voice).unwrap();
+            let whole = VitsConfig::parse(&VitsConfig::completed(&json).unwrap()).unwrap();
+            assert_eq!(whole.learns_durations(), !is_stochastic);
+            let durations = "duration_predictor.";
+            assert_eq!(parts(&whole, durations), parts(&voice, durations));
+            assert!(parts(&whole, "posterior_encoder.") > 0 && !whole.speaks_only);
+        }
     }
 
     #[test]

@@ -70,7 +70,7 @@ impl Exporter for Vits {
 
 /// Refuses the model of a graph.
 pub(super) fn refuse_voice(config: &VitsConfig) -> Result<(), StageError> {
-    match config.speaks_only {
+    match config.speaks_only || config.fixed_durations {
         true => Err(StageError::with_help(
             "the model is a voice of Piper, which is not exported",
             "use the files that it was imported from",

@@ -4,6 +4,7 @@ use stage_core::{Context, NewValue, StageError};
 use stage_formats::json::to_json;
 use stage_formats::{FormatError, WeightFile};
 
+use super::checkpoint;
 use super::config::FIELDS;
 use super::piper::{self, DESCRIPTION_SUFFIX, PiperVoice};
 use super::{
@@ -43,6 +44,7 @@ impl Importer for Vits {
             &["enc_p.", "enc_q.", "flow."],
             // A graph.
             &["enc_p.", "dp.", "flow.", "dec."],
+            checkpoint::MARKS,
         ]
     }
 
@@ -67,6 +69,13 @@ impl Importer for Vits {
             });
         }
         let config = request.config(context)?;
+        if let Some(settings) = checkpoint::settings(&weights.file) {
+            let voice = piper::checkpoint(settings, &config)?;
+            let description = Description::of_voice(voice)?;
+            let parts = description.parts(self.prefixes(), weights, None)?;
+            let Description { values, notes, .. } = description;
+            return Ok(ImportedModel { parts, values, notes });
+        }
         let judge = request.discriminator.as_ref().map(|path| request.files.weights(path, context));
         let judge = judge.transpose()?;
         let description = Description::read(&config, &request.files, context)?;
@@ -92,7 +101,8 @@ impl Description {
         ];
         let names = voice.speakers.map(|names| NewValue::Text(write_speakers(&names)));
         values.extend(names.map(|names| (SPEAKERS.to_owned(), names)));
-        let notes = vec![(SPEAKS_ONLY.to_owned(), 1)];
+        let speaks_only = voice.config.speaks_only.then(|| (SPEAKS_ONLY.to_owned(), 1));
+        let notes = speaks_only.into_iter().collect();
         Ok(Description { config: voice.config, values, notes })
     }
 
@@ -174,7 +184,8 @@ impl Description {
     /// distinguishes some names.
     fn layout(&self, file: &WeightFile, prefixes: &[&str]) -> Result<TensorLayout, StageError> {
         let is_stochastic = self.config.use_stochastic_duration_prediction;
-        let rename = |name: &str| Some(plain_name(name, is_stochastic));
+        let rename =
+            |name: &str| Some(plain_name(checkpoint::without_network(name), is_stochastic));
         let mut layout = TensorLayout::renamed(file, prefixes, rename)?;
         layout.drop_last_axis(is_projection);
         Ok(layout)

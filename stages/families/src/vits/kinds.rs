@@ -1,5 +1,6 @@
 //! The kinds of the family `vits`: new models, spectrograms, synthesis. Training is in `tune`.
 
+use super::complete::COMPLETE;
 use super::tokenizer::PHONEMES;
 use super::tune::FINETUNE;
 use crate::artifact;
@@ -13,7 +14,7 @@ use stage_core::{
     Place, Role, Unit, Work,
 };
 
-pub const KINDS: &[&Kind] = &[&INIT, &SPECTROGRAM, &SYNTHESIZE, &FINETUNE];
+pub const KINDS: &[&Kind] = &[&INIT, &SPECTROGRAM, &SYNTHESIZE, &COMPLETE, &FINETUNE];
 
 /// 513 magnitudes in f32 for every 256 samples of 16 kHz.
 const ANALYSED: Rates = Rates {

@@ -2,7 +2,9 @@
 //! of its tensors, and the tokenizer.
 
 mod check;
+mod checkpoint;
 mod clip;
+pub mod complete;
 mod config;
 mod export;
 mod fresh;

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use stage_formats::onnx::OnnxFile;
 use stage_formats::{FormatError, Tensor};
 
+use super::checkpoint::read_checkpoint;
 use super::config::{PAIRED_BLOCKS, SINGLE_BLOCKS, VitsConfig};
 use super::tokenizer::Phonemes;
 use crate::sizes::refused;
@@ -116,12 +117,34 @@ pub fn named(graph: &mut OnnxFile) -> Result<(), FormatError> {
 pub fn voice(graph: &OnnxFile, description: &[u8]) -> Result<PiperVoice, FormatError> {
     let description: Description =
         serde_json::from_slice(description).map_err(|error| refused(error.to_string()))?;
-    let sizes = Sizes::of(graph);
-    let config = sizes.config(&description)?;
+    let config = Sizes::of(graph).config(&description)?;
+    described(config, &description)
+}
+
+/// The whole model of a checkpoint of Piper's trainer, from its settings, and its description.
+///
+/// # Errors
+///
+/// Those of [`voice`].
+pub fn checkpoint(settings: &Value, description: &[u8]) -> Result<PiperVoice, FormatError> {
+    let description: Description =
+        serde_json::from_slice(description).map_err(|error| refused(error.to_string()))?;
+    let config = read_checkpoint(settings)?;
+    let config = VitsConfig {
+        sampling_rate: description.audio.sample_rate,
+        noise_scale: description.inference.noise_scale,
+        noise_scale_duration: description.inference.noise_w,
+        speaking_rate: 1.0 / description.inference.length_scale,
+        ..config
+    };
+    described(config, &description)
+}
+
+fn described(config: VitsConfig, description: &Description) -> Result<PiperVoice, FormatError> {
     if let Some(symbols) = description.num_symbols.filter(|own| *own != config.vocab_size) {
         let rows = config.vocab_size;
         return Err(refused(format!(
-            "the graph has {rows} symbols, but `num_symbols` is {symbols}: they belong to different \
+            "the model has {rows} symbols, but `num_symbols` is {symbols}: they belong to different \
              voices"
         )));
     }
@@ -129,7 +152,7 @@ pub fn voice(graph: &OnnxFile, description: &[u8]) -> Result<PiperVoice, FormatE
     if speakers != config.num_speakers {
         let rows = config.num_speakers;
         return Err(refused(format!(
-            "the graph has {rows} speakers, but `num_speakers` is {speakers}: they belong to \
+            "the model has {rows} speakers, but `num_speakers` is {speakers}: they belong to \
              different voices"
         )));
     }

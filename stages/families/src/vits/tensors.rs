@@ -162,7 +162,7 @@ impl VitsConfig {
         // Widths and heights of the bins, and the derivatives between them.
         let numbers = 3 * self.duration_predictor_flow_bins - 1;
         let sides = [("", width), ("post_", 1)];
-        for (prefix, inputs) in &sides[..if self.speaks_only { 1 } else { 2 }] {
+        for (prefix, inputs) in &sides[..if self.learns_durations() { 2 } else { 1 }] {
             scope.layer(format!("{prefix}conv_pre"), width, &[*inputs, 1]);
             scope.layer(format!("{prefix}conv_proj"), width, &[width, 1]);
             self.separable(&mut scope.under(format!("{prefix}conv_dds")));
@@ -171,7 +171,7 @@ impl VitsConfig {
                 flows.add(vector, &[self.depth_separable_channels, 1]);
             }
             // Synthesis leaves out the first one.
-            let first = if self.speaks_only { 2 } else { 1 };
+            let first = if self.learns_durations() { 1 } else { 2 };
             for at in first..=self.duration_predictor_num_flows {
                 let mut flow = flows.under(at);
                 flow.layer("conv_pre", width, &[1, 1]);

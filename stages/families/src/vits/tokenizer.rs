@@ -130,6 +130,14 @@ impl VitsTokenizer {
         self.ids.iter().map(|(symbol, token)| (*symbol, *token))
     }
 
+    /// The tokens that stand for no part of a text: begin, blank and end.
+    pub fn special_tokens(&self) -> Vec<i64> {
+        match &self.settings.phonemes {
+            Some(Phonemes { begin, pad, end, .. }) => vec![*begin, *pad, *end],
+            None => vec![BLANK],
+        }
+    }
+
     /// Tests if the model reads the phonemes of texts, in the field [`PHONEMES`].
     pub fn reads_phonemes(&self) -> bool {
         self.voice().is_some()

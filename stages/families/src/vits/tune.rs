@@ -3,15 +3,15 @@
 use super::tokenizer::PHONEMES;
 use crate::artifact;
 use crate::kinds::parameters::{
-    absent, at_least_one, checkpoints, choice, count, duration, number, shared, training_mistakes,
-    with_count, with_number,
+    absent, at_least_one, checkpoints, choice, count, duration, known, number, shared,
+    training_mistakes, with_count, with_number,
 };
 use crate::kinds::training::patterns;
 use stage_core::artifact::LOG;
 use stage_core::cost::{Cost, Training};
 use stage_core::{
-    Default, FieldSet, FieldType, InputPort, Kind, OutputPort, Parameter, ParameterType,
-    ParentNeeds, Place, Work,
+    Default, FieldSet, FieldType, InputPort, Kind, Mistake, OutputPort, Parameter, ParameterType,
+    ParameterValue, Parameters, ParentNeeds, Place, StageError, Work,
 };
 
 const CLIP: &[(&str, FieldType)] = &[("text", FieldType::Text), ("audio", FieldType::Blob)];
@@ -58,7 +58,15 @@ as far from it as they are; the notes list the new speakers.
 
 Published models of MMS have no discriminator: a new one is drawn from the seed, or that of the
 model on `judge` is used. The result has a discriminator, so that training can continue; synthesis
-ignores it.
+ignores it. A new one misleads the generator at first: with `fade_in` its two losses reach their
+weights over that number of steps, and with `none` as `discriminator` the generator learns from
+spectrograms and latents alone, in about half the time.
+
+A voice of Piper, imported from its graph, only speaks: `vits.complete` adds the posterior encoder,
+so that it can be trained here. Its durations cannot, since the half of the duration predictor that
+trains the other one is not in a graph: they stay as they are, and the notes say so. So few minutes
+of another voice keep the published rhythm. `text_encoder.*` and `flow.*` in `freeze` also keep the
+latents of each phoneme, so that only the sound changes.
 
 Before the first step a preflight looks for mistakes that would ruin the run: it makes two steps,
 repeats them with a stop, a save and a reload between them, refuses frozen tensors that change and
@@ -84,7 +92,8 @@ losses that are not finite, and speaks one short text, which must not be silent.
         InputPort {
             name: "base",
             reads: FieldSet::All,
-            doc: "The model to begin from: of `model.import`, `vits.init` or `vits.finetune`.",
+            doc: "The model to begin from: of `model.import`, `vits.init`, `vits.complete` or \
+                  `vits.finetune`.",
             takes: &[artifact::VITS],
             parent_needs: ParentNeeds::Fields(&[artifact::VOCABULARY]),
             ..InputPort::ARTIFACT
@@ -124,11 +133,40 @@ losses that are not finite, and speaks one short text, which must not be silent.
         checkpoints(&[artifact::VITS]),
     ],
     parameters: &PARAMETERS,
-    check: training_mistakes,
+    check: mistakes,
     ..Kind::BASE
 };
 
-static PARAMETERS: [Parameter; 44] = [
+const BETAS: &str = "discriminator_betas";
+
+/// The betas of the discriminator's optimiser, if it has its own.
+///
+/// # Errors
+///
+/// If they are not two numbers.
+pub fn discriminator_betas(parameters: &Parameters) -> Result<Option<[f64; 2]>, StageError> {
+    let number = |value: &ParameterValue| match value {
+        ParameterValue::Number(number) => Some(*number),
+        ParameterValue::Integer(number) => Some(*number as f64),
+        _ => None,
+    };
+    let list: Option<Vec<f64>> = parameters.list(BETAS)?.iter().map(number).collect();
+    match list.as_deref() {
+        Some([]) => Ok(None),
+        Some([first, second]) => Ok(Some([*first, *second])),
+        _ => Err(StageError::failed(format!("`{BETAS}` is not a list of two numbers"))),
+    }
+}
+
+/// Those of every training, and betas that are not two.
+fn mistakes(parameters: &Parameters, unknown: &[&str]) -> Vec<Mistake> {
+    let betas = known(parameters, unknown, BETAS, |own, _| Ok(discriminator_betas(own).err()));
+    let mistake =
+        |error: StageError| Mistake { parameter: BETAS, message: error.to_string(), help: None };
+    training_mistakes(parameters, unknown).into_iter().chain(betas.flatten().map(mistake)).collect()
+}
+
+static PARAMETERS: [Parameter; 47] = [
     shared("steps"),
     shared("epochs"),
     with_number("learning_rate", 2e-5),
@@ -173,10 +211,28 @@ static PARAMETERS: [Parameter; 44] = [
     ),
     choice(
         "discriminator",
-        &["auto", "base", "new"],
+        &["auto", "base", "new", "none"],
         "The discriminator if none is given on the port: that of the base, or a new one if the \
-            base has none (`auto`), or always a new one (`new`).",
+            base has none (`auto`), or always a new one (`new`). `none` trains without one, and \
+            the result has none.",
     ),
+    absent(count(
+        "fade_in",
+        0,
+        "The steps of a fade-in. Over them the adversarial and the feature matching loss of the generator rise \
+            from 0 to their weights; not given: none. The reported `loss` has the full weights.",
+    )),
+    absent(number(
+        "discriminator_rate",
+        10.0,
+        0.0,
+        "Its own learning rate. The schedule is the same; not given: `learning_rate`.",
+    )),
+    Parameter {
+        parameter_type: ParameterType::List(&ParameterType::Number { min: 0.0, max: 0.999_999 }),
+        doc: "Its own betas. Two numbers, such as `[0.5, 0.9]`; not given: `beta_1` and `beta_2`.",
+        ..absent(number(BETAS, 1.0, 0.0, ""))
+    },
     choice(
         "new_speakers",
         &["refuse", "add"],

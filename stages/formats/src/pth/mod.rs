@@ -2,6 +2,7 @@
 //! describes tensors, and further entries with their storages.
 
 mod read;
+mod settings;
 mod view;
 mod write;
 

@@ -7,8 +7,10 @@ use std::io::{self, BufReader, Read};
 use bytes::Bytes;
 use cache::fs::Fs;
 use camino::Utf8Path;
+use serde_json::Value;
 
 use super::FORMAT;
+use super::settings::settings;
 use super::view::{MAX_DIMENSIONS, View};
 use crate::error::FormatError;
 use crate::parts::{Parts, WINDOW};
@@ -42,6 +44,7 @@ const LEGACY: &[u8] = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.";
 pub struct PthFile {
     archive: Archive,
     tensors: BTreeMap<String, View>,
+    settings: Value,
 }
 
 impl PthFile {
@@ -64,7 +67,7 @@ impl PthFile {
         if walk.tensors.is_empty() {
             Err(FormatError::damaged(FORMAT, "it has no dictionary with tensors"))
         } else {
-            Ok(PthFile { tensors: walk.tensors, archive })
+            Ok(PthFile { settings: settings(&pickle), tensors: walk.tensors, archive })
         }
     }
 
@@ -72,6 +75,11 @@ impl PthFile {
     /// dots.
     pub fn tensors(&self) -> impl ExactSizeIterator<Item = (&str, &TensorInfo)> {
         self.tensors.iter().map(|(name, view)| (name.as_str(), &view.info))
+    }
+
+    /// The settings that Lightning saved in a checkpoint, as JSON; null without any.
+    pub fn settings(&self) -> &Value {
+        &self.settings
     }
 
     /// One tensor; a view of the file if the file is in memory and the tensor's storage is neither

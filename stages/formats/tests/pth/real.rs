@@ -66,6 +66,15 @@ fn checkpoints_of_training_runs_are_read_whatever_else_they_hold() {
 }
 
 #[test]
+fn settings_of_a_trainer_are_read_and_its_paths_are_not() {
+    for name in ["lightning_2.pth", "lightning_5.pth"] {
+        let file = PthFile::read(fixture(name)).unwrap();
+        assert_eq!(file.settings(), &serde_json::json!({"lr": 1e-4, "path": null}));
+    }
+    assert!(PthFile::read(fixture("types.pth")).unwrap().settings().is_null());
+}
+
+#[test]
 fn contiguous_tensors_are_views_of_the_file() {
     let bytes = bytes::Bytes::from(fixture("types.pth"));
     let file = PthFile::read(bytes.clone()).unwrap();

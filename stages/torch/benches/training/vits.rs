@@ -26,7 +26,7 @@ pub fn serve(folder: &Path, spec: &Spec, options: &Options) {
     let prepared = prepare(&config, weights, WeightForm::Normed, options.device());
     let loss = LossWeights { mel: 45.0, kl: 1.0, ..LossWeights::default() };
     let kind = options.precision.kind();
-    let training = TrainingOptions { bands: 80, weights: loss, dropout: false, kind };
+    let training = TrainingOptions { bands: 80, weights: loss, dropout: false, fade_in: 0, kind };
     let nets = Networks::new(&config, prepared.unwrap(), training).unwrap();
     let batch = batch(&read(folder, "batch.safetensors"), config.hop());
     let clip = &batch.clips[0];

@@ -16,6 +16,9 @@ mod torchscript;
 mod torchscript_tests;
 #[cfg(test)]
 mod trial;
+mod vits_complete;
+#[cfg(test)]
+mod vits_complete_tests;
 mod vits_init;
 mod vits_spectrogram;
 mod vits_synthesize;
@@ -59,6 +62,7 @@ pub fn all(machine: &Machine) -> Vec<Box<dyn Stage>> {
         Box::new(vits_init::STAGE),
         Box::new(vits_spectrogram::VitsSpectrogram),
         Box::new(vits_synthesize::VitsSynthesize { machine: machine.clone() }),
+        Box::new(vits_complete::VitsComplete { machine: machine.clone() }),
         Box::new(vits_tune::VitsFinetune { machine: machine.clone() }),
         Box::new(xtts_init::STAGE),
         Box::new(xtts_extend::STAGE),

@@ -7,15 +7,51 @@ use super::adamw::{AdamW, AdamWSettings};
 use super::trainee::Trainee;
 use crate::error::TorchError;
 
+/// The settings of a phase with an optimiser of its own.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PhaseSettings {
+    pub phase: usize,
+    pub adamw: AdamWSettings,
+    /// The learning rate of the phase relative to that of the training.
+    pub rate: f64,
+}
+
 #[derive(Debug)]
-pub struct Optimisers(Vec<AdamW>);
+pub struct Optimisers(Vec<PhaseOptimiser>);
+
+#[derive(Debug)]
+struct PhaseOptimiser {
+    adamw: AdamW,
+    rate: f64,
+}
 
 impl Optimisers {
+    /// The same optimiser for each phase.
     pub fn new<T: Trainee>(settings: AdamWSettings, trainee: &T) -> Self {
-        let phases = 0..T::PHASES.len();
-        let optimiser =
-            |phase| AdamW::new(settings, of_phase(trainee, phase)).with_decay(T::decays);
-        Optimisers(phases.map(optimiser).collect())
+        Optimisers::with_own(settings, &[], trainee)
+    }
+
+    /// The same optimiser for each phase, except those with their own.
+    pub fn with_own<T: Trainee>(
+        settings: AdamWSettings,
+        own: &[PhaseSettings],
+        trainee: &T,
+    ) -> Self {
+        let optimiser = |phase| {
+            let own = own.iter().find(|own| own.phase == phase);
+            let (settings, rate) = own.map_or((settings, 1.0), |own| (own.adamw, own.rate));
+            let adamw = AdamW::new(settings, of_phase(trainee, phase)).with_decay(T::decays);
+            PhaseOptimiser { adamw, rate }
+        };
+        Optimisers((0..T::PHASES.len()).map(optimiser).collect())
+    }
+
+    fn each(&self) -> impl Iterator<Item = &AdamW> {
+        self.0.iter().map(|own| &own.adamw)
+    }
+
+    fn each_mut(&mut self) -> impl Iterator<Item = &mut AdamW> {
+        self.0.iter_mut().map(|own| &mut own.adamw)
     }
 
     /// One update of the parameters of a phase: see [`AdamW::step`].
@@ -39,24 +75,24 @@ impl Optimisers {
         chosen: impl Fn(&str) -> bool,
     ) -> Result<(), TorchError> {
         match self.0.get_mut(phase) {
-            Some(adamw) => adamw.step_where(gradients, rate, factor, chosen),
+            Some(own) => own.adamw.step_where(gradients, rate * own.rate, factor, chosen),
             None => Err(TorchError::Input(format!("there is no phase {phase}"))),
         }
     }
 
     /// The number of updates of each phase's parameters.
     pub fn updates(&self) -> Vec<u64> {
-        self.0.iter().map(AdamW::updates).collect()
+        self.each().map(AdamW::updates).collect()
     }
 
     /// The tensors of a checkpoint: role, name of the parameter, tensor.
     pub fn state(&self) -> impl Iterator<Item = (&'static str, &str, &Tensor)> {
-        self.0.iter().flat_map(AdamW::state)
+        self.each().flat_map(AdamW::state)
     }
 
     /// The f32 copies of the parameters.
     pub fn masters(&self) -> impl Iterator<Item = (&str, &Tensor)> {
-        self.0.iter().flat_map(AdamW::masters)
+        self.each().flat_map(AdamW::masters)
     }
 
     /// See [`AdamW::refine`].
@@ -64,7 +100,7 @@ impl Optimisers {
         &mut self,
         mut exact: impl FnMut(&str) -> Result<Option<Tensor>, StageError>,
     ) -> Result<(), StageError> {
-        self.0.iter_mut().try_for_each(|adamw| adamw.refine(&mut exact))
+        self.each_mut().try_for_each(|adamw| adamw.refine(&mut exact))
     }
 
     /// See [`AdamW::restart`].
@@ -72,7 +108,7 @@ impl Optimisers {
         &mut self,
         mut weights: impl FnMut(&str) -> Result<Tensor, StageError>,
     ) -> Result<(), StageError> {
-        self.0.iter_mut().try_for_each(|adamw| adamw.restart(&mut weights))
+        self.each_mut().try_for_each(|adamw| adamw.restart(&mut weights))
     }
 
     /// See [`AdamW::restore`]; `updates` is from [`Self::updates`].
@@ -86,7 +122,7 @@ impl Optimisers {
             let text = format!("the checkpoint has {saved} optimisers, but the training has {own}");
             return Err(TorchError::Input(text).into());
         }
-        let mut pairs = self.0.iter_mut().zip(updates);
+        let mut pairs = self.each_mut().zip(updates);
         pairs.try_for_each(|(adamw, updates)| adamw.restore(*updates, &mut recall))
     }
 }

@@ -120,6 +120,7 @@ impl TrainingPlan {
                 decays_all: false,
                 fused: self.parameters.text("optimizer")? == "fused_adamw",
             },
+            phases: Vec::new(),
             schedule: self.schedule(table)?,
             first: None,
             clip: positive(number("clip")?),

@@ -151,7 +151,9 @@ pub fn check<T: Trainee>(replicas: &[T]) -> Result<(), TorchError> {
         let message = format!("parameters out of order: `{}`, `{}`", pair[0].0, pair[1].0);
         return Err(TorchError::Input(message));
     }
-    if let Some(phase) = (0..T::PHASES.len()).find(|phase| of_phase(first, *phase).is_empty()) {
+    if let Some(phase) = (0..T::PHASES.len())
+        .find(|phase| first.has_phase(*phase) && of_phase(first, *phase).is_empty())
+    {
         let message = format!("the phase `{}` has no parameters to train", T::PHASES[phase]);
         return Err(TorchError::Input(message));
     }

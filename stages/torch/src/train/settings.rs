@@ -5,6 +5,7 @@ use tch::Kind;
 
 use super::adamw::AdamWSettings;
 use super::early_stop::EarlyStopSettings;
+use super::optimisers::PhaseSettings;
 use super::order::Grouping;
 use super::precision::Precision;
 use super::schedule::Schedule;
@@ -22,6 +23,8 @@ pub struct Settings {
     pub accumulate: usize,
     pub precision: Precision,
     pub adamw: AdamWSettings,
+    /// The phases with an optimiser of their own.
+    pub phases: Vec<PhaseSettings>,
     pub schedule: Schedule,
     /// The parameters that are trained alone at first, if any.
     pub first: Option<FirstPhase>,

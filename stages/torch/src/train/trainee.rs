@@ -20,6 +20,11 @@ pub trait Trainee: Send {
     /// before the next phase begins.
     const PHASES: &'static [&'static str] = &["all"];
 
+    /// False for a phase that this training leaves out: it has no parameters.
+    fn has_phase(&self, _phase: usize) -> bool {
+        true
+    }
+
     /// The index of the phase that trains a parameter.
     fn phase_of(_parameter: &str) -> usize {
         0
@@ -82,6 +87,8 @@ pub struct Phase<'a> {
     pub totals: &'a Totals,
     /// The seed of the micro-batch, which depends on its index alone, not on its device.
     pub seed: u64,
+    /// The number of the step, from 0.
+    pub step: u64,
     /// The seed of the step: the same in all its micro-batches and phases.
     pub step_seed: u64,
     /// The next phase begins with this micro-batch, so that its intermediate results may be kept.
@@ -91,6 +98,6 @@ pub struct Phase<'a> {
 impl<'a> Phase<'a> {
     /// For a step with a single micro-batch.
     pub fn only(totals: &'a Totals, seed: u64) -> Phase<'a> {
-        Phase { number: 0, totals, seed, step_seed: seed, is_followed: false }
+        Phase { number: 0, totals, seed, step: 0, step_seed: seed, is_followed: false }
     }
 }

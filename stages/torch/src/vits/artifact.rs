@@ -27,7 +27,7 @@ const FAMILY: Family = Family {
 };
 
 /// A model that arrived on a port; its tensors are still in the store.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct VitsModel {
     pub fields: Fields,
     pub config: VitsConfig,
@@ -79,6 +79,14 @@ impl VitsModel {
             self.config.num_speakers = count;
         }
         self.speakers = Some(names);
+        Ok(())
+    }
+
+    /// Declares the posterior encoder of a model that only speaks.
+    pub fn complete(&mut self, context: &mut dyn Context) -> Result<(), StageError> {
+        let file = VitsConfig::completed(&context.read(&self.config_file)?)?;
+        self.config = super::load::parse(&file)?;
+        self.config_file = context.keep(artifact::CONFIG_KIND, file.into())?.into();
         Ok(())
     }
 

@@ -60,6 +60,11 @@ pub fn sliced(x: &Tensor, starts: &[i64], length: i64) -> Tensor {
     Tensor::stack(&rows, 0)
 }
 
+/// The error of a model without the parts that only training needs.
+pub fn speaks_only() -> TorchError {
+    TorchError::Model("it only speaks: the parts that training needs are not in its file".into())
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]

@@ -6,9 +6,8 @@ use std::f64::consts::TAU;
 use tch::Tensor;
 
 use super::VitsConfig;
-use super::commons::{halves, summed};
+use super::commons::{halves, speaks_only, summed};
 use super::modules::{ConvFlow, DilatedDepthSeparableConv, Dropout, ElementwiseAffine};
-use super::train::speaks_only;
 use crate::error::TorchError;
 use crate::nn::conv::{Conv, Shape, over_channels};
 use crate::nn::layers::{LayerNorm, Pass};
@@ -50,7 +49,7 @@ pub struct Stochastic {
     text: Condition,
     cond: Option<Conv>,
     flows: Flows,
-    /// The posterior of dequantization noise; None in a model that only speaks.
+    /// The posterior of dequantization noise; None in a model that only speaks, or did at first.
     post: Option<(Condition, Flows)>,
 }
 
@@ -110,6 +109,14 @@ impl DurationPredictor {
     pub fn takes_noise(&self) -> bool {
         matches!(self, DurationPredictor::Stochastic(_))
     }
+
+    /// False if the parts that only training needs are missing.
+    pub fn can_learn(&self) -> bool {
+        match self {
+            DurationPredictor::Stochastic(flow) => flow.post.is_some(),
+            DurationPredictor::Deterministic(_) => true,
+        }
+    }
 }
 
 impl Condition {
@@ -148,7 +155,8 @@ impl Stochastic {
             text: Condition::load(&mut scope, config, "", width, STREAM + 64)?,
             cond: speaker_conv(&mut scope, config)?,
             flows: Flows::load(scope.under("flows"), config)?,
-            post: (!config.speaks_only)
+            post: config
+                .learns_durations()
                 .then(|| {
                     let post = Condition::load(&mut scope, config, "post_", 1, STREAM + 128)?;
                     let flows = Flows::load(scope.under("post_flows"), config)?;
@@ -221,7 +229,7 @@ fn energy(x: &Tensor) -> Tensor {
 #[derive(Debug)]
 struct Flows {
     affine: ElementwiseAffine,
-    /// None in a model that only speaks.
+    /// None where the posterior is missing too.
     first: Option<ConvFlow>,
     others: Vec<ConvFlow>,
 }
@@ -230,7 +238,7 @@ impl Flows {
     pub fn load(mut scope: Scope, config: &VitsConfig) -> Result<Flows, TorchError> {
         let affine = ElementwiseAffine::load(scope.under("0"), config.depth_separable_channels)?;
         let mut load = |at: i64| ConvFlow::load(scope.under(&at.to_string()), config, STREAM);
-        let first = (!config.speaks_only).then(|| load(1)).transpose()?;
+        let first = config.learns_durations().then(|| load(1)).transpose()?;
         let others = (2..=config.duration_predictor_num_flows).map(load);
         Ok(Flows { affine, first, others: others.collect::<Result<_, _>>()? })
     }

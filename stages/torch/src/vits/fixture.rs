@@ -69,6 +69,7 @@ pub fn outputs(
             ..LossWeights::default()
         },
         dropout: false,
+        fade_in: 0,
         kind: setup.kind(),
     };
     let mut trainee = Networks::new(&config, prepared, options)?;
@@ -180,13 +181,15 @@ fn learned(
         ("flowed", made.flowed.detach()),
         ("scores", &made.scores * within),
         ("durations", made.durations.shallow_clone()),
-        ("duration_loss", made.duration_loss.detach()),
         ("wave", made.wave.detach()),
         ("mel", made.mel(trainee.analysis())?.detach()),
         ("recorded", made.recorded.shallow_clone()),
         ("recorded_mel", made.recorded_mel.shallow_clone()),
     ] {
         outputs.insert(format!("learn.{name}"), tensor);
+    }
+    if let Some(loss) = &made.duration_loss {
+        outputs.insert("learn.duration_loss".into(), loss.detach());
     }
     Ok(())
 }

@@ -21,6 +21,13 @@ pub fn discriminator(config: &VitsConfig, seed: u64) -> Weights {
     drawn(config.discriminator(), !seed)
 }
 
+/// The weights of the posterior encoder alone.
+pub fn posterior_encoder(config: &VitsConfig, seed: u64) -> Weights {
+    let mut tensors = config.generator();
+    tensors.retain(|(name, _)| name.starts_with("posterior_encoder."));
+    drawn(tensors, seed)
+}
+
 fn drawn(tensors: Vec<Expected>, seed: u64) -> Weights {
     let mut random = Random::new(seed);
     let named = |(name, shape): Expected| {

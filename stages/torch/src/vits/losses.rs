@@ -23,6 +23,11 @@ pub const ADVERSARIAL: &str = "adversarial";
 pub const FEATURES: &str = "features";
 pub const DISCRIMINATOR: &str = "discriminator";
 
+/// Tests if a loss of the generator is against the discriminator.
+pub fn is_judged(name: &str) -> bool {
+    matches!(name, ADVERSARIAL | FEATURES)
+}
+
 impl LossWeights {
     /// The weight of the loss with this name.
     pub fn of(&self, name: &str) -> f64 {

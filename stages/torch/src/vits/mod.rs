@@ -7,11 +7,13 @@
 pub mod artifact;
 mod attentions;
 mod commons;
+pub mod complete;
 mod data_utils;
 mod discriminator;
 mod duration_predictors;
 pub mod fixture;
 pub mod fresh;
+mod generator_output;
 mod load;
 mod losses;
 pub mod mel_processing;
@@ -28,6 +30,7 @@ mod transforms;
 pub mod tune;
 
 pub use data_utils::{ClipTensors, Recording, VitsBatch};
+pub use generator_output::GeneratorOutput;
 pub use load::{NetworkWeights, WeightForm, prepare};
 pub use losses::LossWeights;
 pub use mel_processing::Analysis;
@@ -35,5 +38,5 @@ pub use models::{SynthesisSettings, Texts, Vits, VitsSpeech};
 pub use monotonic_align::align;
 pub use noise::{NormalNoise, RecordedNormal, SeededNormal};
 pub use stage_families::vits::VitsConfig;
-pub use train::{GeneratorOutput, Network, Networks, TrainingOptions};
+pub use train::{Network, Networks, TrainingOptions};
 pub use trainee::VitsTrainee;

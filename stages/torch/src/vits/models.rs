@@ -157,11 +157,22 @@ impl PosteriorEncoder {
         noise: &Tensor,
         pass: Pass,
     ) -> Posterior {
-        let x = self.conv_pre.forward(spectrogram) * mask;
-        let x = self.wavenet.forward(&x, mask, speaker, pass);
-        let [mean, log_deviation] = halves(&(self.conv_proj.forward(&x) * mask));
+        let [mean, log_deviation] = self.statistics(spectrogram, mask, speaker, pass);
         let latents = (&mean + noise * log_deviation.exp()) * mask;
         Posterior { mean, log_deviation, latents }
+    }
+
+    /// The mean and the logarithm of the standard deviation.
+    pub fn statistics(
+        &self,
+        spectrogram: &Tensor,
+        mask: &Tensor,
+        speaker: Option<&Tensor>,
+        pass: Pass,
+    ) -> [Tensor; 2] {
+        let x = self.conv_pre.forward(spectrogram) * mask;
+        let x = self.wavenet.forward(&x, mask, speaker, pass);
+        halves(&(self.conv_proj.forward(&x) * mask))
     }
 }
 

@@ -15,7 +15,7 @@ use crate::train::{Losses, Means, Phase, Totals, Trainee, samples};
 const HELD_OUT: u64 = 0;
 
 /// The phase of the discriminator.
-const JUDGING: usize = 0;
+pub const JUDGING: usize = 0;
 
 #[derive(Debug)]
 pub struct VitsTrainee {
@@ -57,7 +57,8 @@ impl VitsTrainee {
             Some(kept) if kept.is_of(batch, phase) => kept.made,
             _ => self.nets.make(&self.place(batch)?, phase.step_seed)?,
         };
-        self.nets.speak(&made, phase.totals)
+        let faded = self.nets.options().faded(phase.step);
+        self.nets.speak_faded(&made, phase.totals, faded)
     }
 }
 
@@ -87,6 +88,10 @@ impl Trainee for VitsTrainee {
     }
 
     const PHASES: &'static [&'static str] = &["discriminator", "generator"];
+
+    fn has_phase(&self, phase: usize) -> bool {
+        phase != JUDGING || self.nets.has_discriminator()
+    }
 
     fn phase_of(parameter: &str) -> usize {
         if parameter.starts_with(DISCRIMINATOR_PREFIX) { JUDGING } else { JUDGING + 1 }

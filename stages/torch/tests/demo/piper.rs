@@ -7,8 +7,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use throstle_tests::Project;
 use throstle_tests::players::players;
+use throstle_tests::{Project, RanProgram};
 
 const SCRIPT: &str = include_str!("play_voice.py");
 
@@ -129,4 +129,66 @@ fn a_sentence_without_phonemes_is_refused_with_advice() {
     assert_eq!(ran.code, Some(1));
     let told = format!("{:?}", ran.all("stage-failed"));
     assert!(told.contains("put a `text.phonemise` stage before"), "{told}");
+}
+
+const TRAINING: &str = r#"
+[stage.phonemes]
+use = "command"
+input = "sentences"
+fields = ["text"]
+command = "printf %s {text} > {out.phonemes}"
+outputs = { phonemes = "phonemes.txt" }
+texts = ["phonemes"]
+
+[stage.clips]
+use = "vits.synthesize"
+input = "phonemes"
+model = "model"
+
+[stage.complete]
+use = "vits.complete"
+input = "phonemes"
+model = "model"
+steps = 12
+sentences = 6
+frames = 32
+batch = 4
+
+[stage.trained]
+use = "vits.finetune"
+input = "clips"
+base = "complete"
+steps = 2
+batch = 2
+learning_rate = 2e-4
+discriminator = "none"
+validation_fraction = 0.0
+preflight = false
+take = "last"
+
+[stage.speech]
+use = "vits.synthesize"
+input = "phonemes"
+model = "trained"
+export = "out/{id}.wav"
+"#;
+
+/// The figures of a training stage by this name, in the order of the events.
+fn figures(ran: &RanProgram, stage: &str, name: &str) -> Vec<f64> {
+    let told = ran.all("metrics").into_iter().filter(|event| event["stage"] == stage);
+    told.filter_map(|event| event["values"][name].as_f64()).collect()
+}
+
+#[test]
+fn a_published_voice_is_completed_and_trained_without_a_recording() {
+    let Some((_, project)) = published(TRAINING) else { return };
+    project.write("sentences.txt", SENTENCES.map(|(_, phonemes)| phonemes).join("\n") + "\n");
+    let ran = project.run();
+    assert_eq!(ran.code, Some(0), "{} {:?}", ran.errors, ran.all("stage-failed"));
+    let errors = figures(&ran, "complete", "held_out/mse");
+    assert!(errors.len() > 2 && errors.last() < errors.first(), "{errors:?}");
+    assert!(figures(&ran, "trained", "loss/mel").iter().all(|loss| *loss < 1.5));
+    assert!(figures(&ran, "trained", "loss/duration").is_empty());
+    assert_eq!(project.names("out").len(), SENTENCES.len());
+    project.run().assert_nothing_done();
 }

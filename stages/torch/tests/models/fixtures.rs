@@ -144,6 +144,22 @@ fn vits_agrees_with_its_reference() {
     }
 }
 
+/// The decoder of Piper against VITS of coqui-tts with `resblock_type_decoder = "2"`, made by
+/// `make_vits_resblock2.py`: its losses, every gradient, and ten steps of both networks.
+#[test]
+fn vits_with_the_decoder_of_piper_agrees_with_a_second_reference() {
+    let comparisons = stage_torch::fixture::check(&named("vits_resblock2")).unwrap();
+    let count = |group: &str| comparisons.iter().filter(|one| one.name.starts_with(group)).count();
+    assert_eq!((count("still."), count("noisy."), count("short.")), (4, 4, 4));
+    assert_eq!((count("text."), count("learn."), count("loss."), count("curve")), (3, 12, 7, 1));
+    assert_eq!((count("gradient."), count("trained.")), (482, 482));
+    let of_blocks = "gradient.decoder.resblocks.8.convs.1.weight_v";
+    assert!(comparisons.iter().any(|one| one.name == of_blocks));
+    for comparison in &comparisons {
+        assert!(comparison.is_good(), "{comparison:?}");
+    }
+}
+
 #[test]
 fn the_recogniser_agrees_with_its_references() {
     for norm in ["group", "layer", "mms_fa"] {

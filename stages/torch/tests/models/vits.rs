@@ -181,7 +181,8 @@ fn what_cannot_be_spoken_is_refused() {
 }
 
 fn options(dropout: bool) -> TrainingOptions {
-    TrainingOptions { bands: 10, weights: LossWeights::default(), dropout, kind: Kind::Float }
+    let (weights, kind) = (LossWeights::default(), Kind::Float);
+    TrainingOptions { bands: 10, weights, dropout, fade_in: 0, kind }
 }
 
 fn trainee(dropout: bool) -> Networks {

@@ -16,7 +16,8 @@ fn a_model_from_nothing_can_be_read_and_trained() {
     assert!(model.lineage.random);
     let prepared = model.prepared(WeightForm::Normed, tch::Device::Cpu, &mut bench).unwrap();
     let weights = LossWeights::default();
-    let options = TrainingOptions { bands: 80, weights, dropout: false, kind: tch::Kind::Float };
+    let kind = tch::Kind::Float;
+    let options = TrainingOptions { bands: 80, weights, dropout: false, fade_in: 0, kind };
     Networks::new(&model.config, prepared, options).unwrap();
 }
 

@@ -164,7 +164,7 @@ impl<'a, T: Trainee> Run<'a, T> {
         let mut held_out_order = Order::new(each_once, 0, job.clips, is_held)?;
         let mut held_out = held_out_order.pass(0).to_vec();
         held_out.sort_by_key(|row| held_out_order.length(row));
-        let optimisers = Optimisers::new(settings.adamw, &job.replicas[0]);
+        let optimisers = Optimisers::with_own(settings.adamw, &settings.phases, &job.replicas[0]);
         let state = TrainingState::new(settings.precision, settings.rows.max(1));
         let now = host.seconds();
         let (saved, pace) = (LastSave { step: 0, at: now }, Throughput::new(now));

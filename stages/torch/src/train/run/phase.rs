@@ -23,8 +23,8 @@ pub(super) struct StepResult {
     pub is_good: bool,
     /// Of the completed phases.
     pub means: Means,
-    /// Gradient norms of these phases, before clipping.
-    pub norms: Vec<f64>,
+    /// Gradient norms of these phases by name, before clipping.
+    pub norms: Vec<(&'static str, f64)>,
     pub labels: u64,
 }
 
@@ -38,8 +38,11 @@ impl<T: Trainee> Run<'_, T> {
     ) -> Result<Option<StepResult>, StageError> {
         let (means, norms) = (Means(Vec::new()), Vec::new());
         let mut done = StepResult { is_good: true, means, norms, labels: 0 };
-        for phase in 0..T::PHASES.len() {
-            let accumulated = self.accumulate(phase, rows, &mut batches)?;
+        let trainee = &self.job.replicas[0];
+        let phases: Vec<usize> =
+            (0..T::PHASES.len()).filter(|phase| trainee.has_phase(*phase)).collect();
+        for (at, phase) in phases.into_iter().enumerate() {
+            let accumulated = self.accumulate((phase, at == 0), rows, &mut batches)?;
             let Some((losses, totals)) = accumulated else {
                 return Ok(None);
             };
@@ -47,7 +50,7 @@ impl<T: Trainee> Run<'_, T> {
             let norm = self.update(phase, &means, rate)?;
             done.is_good = norm.is_finite() && means.total().is_finite();
             done.means.0.extend(means.0);
-            done.norms.push(norm);
+            done.norms.push((T::PHASES[phase], norm));
             done.labels = totals.labels();
             if !done.is_good {
                 break;
@@ -77,10 +80,10 @@ impl<T: Trainee> Run<'_, T> {
     }
 
     /// The gradients of a step's rows, in micro-batches that fit into memory; None if training
-    /// should stop.
+    /// should stop, which only the first phase asks.
     fn accumulate(
         &mut self,
-        phase: usize,
+        phase: (usize, bool),
         rows: &[Row],
         batches: &mut Vec<T::Batch>,
     ) -> Result<Option<(Losses, Totals)>, StageError> {
@@ -97,7 +100,7 @@ impl<T: Trainee> Run<'_, T> {
 
     fn accumulate_once(
         &mut self,
-        number: usize,
+        (number, is_first): (usize, bool),
         step_seed: u64,
         batches: &[T::Batch],
     ) -> Result<Option<(Losses, Totals)>, StageError> {
@@ -106,10 +109,11 @@ impl<T: Trainee> Run<'_, T> {
         let micro: Vec<MicroBatch<'_, T::Batch>> =
             batches.iter().zip(seeds).map(|(batch, seed)| MicroBatch { batch, seed }).collect();
         let is_followed = number + 1 < T::PHASES.len() && micro.len() <= self.job.replicas.len();
-        let phase = Phase { number, step_seed, is_followed, ..Phase::only(&totals, 0) };
+        let step = self.state.step;
+        let phase = Phase { number, step, step_seed, is_followed, ..Phase::only(&totals, 0) };
         let mut losses = Losses::default();
         for round in micro.chunks(self.job.replicas.len()) {
-            if number == 0 && self.host.stopping() {
+            if is_first && self.host.stopping() {
                 replicas::clear_gradients(self.job.replicas);
                 return Ok(None);
             }

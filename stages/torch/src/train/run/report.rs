@@ -35,12 +35,10 @@ impl<T: Trainee> Run<'_, T> {
         }
         let passes = self.order.passes(&self.state.cursor);
         values.push(("rate".into(), rate));
-        values.extend(T::PHASES.iter().zip(&done.norms).map(
-            |(phase, norm)| match T::PHASES.len() {
-                1 => ("gradient_norm".into(), *norm),
-                _ => (format!("gradient_norm/{phase}"), *norm),
-            },
-        ));
+        values.extend(done.norms.iter().map(|(phase, norm)| match T::PHASES.len() {
+            1 => ("gradient_norm".into(), *norm),
+            _ => (format!("gradient_norm/{phase}"), *norm),
+        }));
         values.push(("passes".into(), passes));
         if self.state.scaler.scale() != 1.0 {
             values.push(("loss_scale".into(), self.state.scaler.scale()));

@@ -42,6 +42,7 @@ pub fn settings() -> Settings {
             decays_all: false,
             fused: false,
         },
+        phases: Vec::new(),
         schedule: Schedule { rate: 0.02, warm_up: 2, from_zero: true, decay: Decay::Constant },
         first: None,
         clip: Some(1.0),

@@ -47,7 +47,7 @@ fn prepared() -> NetworkWeights {
 
 fn options() -> TrainingOptions {
     let weights = LossWeights { mel: 35.0, kl: 1.5, ..LossWeights::default() };
-    TrainingOptions { bands: 10, weights, dropout: false, kind: Kind::Float }
+    TrainingOptions { bands: 10, weights, dropout: false, fade_in: 0, kind: Kind::Float }
 }
 
 fn nets(options: TrainingOptions) -> Networks {
@@ -115,6 +115,7 @@ fn settings() -> Settings {
             decays_all: true,
             fused: false,
         },
+        phases: Vec::new(),
         schedule: Schedule {
             rate: 1e-3,
             warm_up: 0,

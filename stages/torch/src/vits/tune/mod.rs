@@ -24,6 +24,10 @@ use crate::train::{ContextHost, Trainee, TrainingJob, TrainingResult, rehearsal}
 /// The number of clips in a preflight.
 const CLIPS: usize = 8;
 
+/// The note on a model that only spoke before `vits.complete`.
+const FIXED_DURATIONS: &str =
+    "durations frozen: the half of their predictor that trains them is not in a published voice";
+
 /// The result.
 pub struct TunedVits {
     pub base: VitsModel,
@@ -56,7 +60,7 @@ impl VitsTuning<'_> {
         if base.config.speaks_only {
             return Err(StageError::with_help(
                 "the model on port `base` only speaks: a graph lacks the parts that training needs",
-                "train a model with them, such as one of MMS",
+                "put `vits.complete` before this stage, or train a model with them, such as one of MMS",
             ));
         }
         let parent = context.parent()?;
@@ -116,9 +120,13 @@ impl VitsTuning<'_> {
         let mut replicas = Vec::new();
         let (weights, discriminator) = start.weights(context)?;
         clips.notes.add(&format!("discriminator: {discriminator}"), 1);
+        let frozen = start.frozen();
+        if start.base.config.fixed_durations {
+            clips.notes.add(FIXED_DURATIONS, 1);
+        }
         for (at, device) in start.plan.training.devices.iter().enumerate() {
             let mut nets = start.nets(&weights, self.machine.open(*device)?)?;
-            for one in nets.freeze(&start.plan.freeze)? {
+            for one in nets.freeze(&frozen)? {
                 if at == 0 {
                     clips.notes.add(&format!("tensors of `{}`", one.pattern), one.count as u64);
                 }

@@ -3,14 +3,17 @@
 use stage_core::course::Course;
 use stage_core::device::DeviceId;
 use stage_core::{Parameters, StageError};
+use stage_families::vits::tune::discriminator_betas;
 
 use super::clip::VitsClips;
 use crate::train::adamw::AdamWSettings;
+use crate::train::optimisers::PhaseSettings;
 use crate::train::order::Grouping;
 use crate::train::plan::{ClipRows, TrainingPlan};
 use crate::train::precision::DeviceFacts;
 use crate::train::schedule::{Decay, Schedule};
 use crate::train::settings::Settings;
+use crate::vits::trainee::JUDGING;
 use crate::vits::{LossWeights, TrainingOptions, VitsConfig};
 
 /// The origin of the discriminator if no other model is given.
@@ -19,6 +22,7 @@ pub enum DiscriminatorSource {
     Auto,
     Base,
     New,
+    None,
 }
 
 /// The parameters that are read before there are clips.
@@ -34,6 +38,30 @@ pub struct VitsPlan {
     segment: Option<f64>,
     /// The decay of the learning rate per pass; None with another schedule.
     decay: Option<f64>,
+    judge: JudgeSettings,
+}
+
+/// The settings of the discriminator's optimiser that differ from those of the generator's.
+#[derive(Clone, Copy, Debug)]
+struct JudgeSettings {
+    rate: Option<f64>,
+    betas: Option<[f64; 2]>,
+}
+
+impl JudgeSettings {
+    fn read(parameters: &Parameters) -> Result<JudgeSettings, StageError> {
+        Ok(JudgeSettings {
+            rate: parameters.if_set("discriminator_rate", Parameters::number)?,
+            betas: discriminator_betas(parameters)?,
+        })
+    }
+
+    /// For the phase of the discriminator, beside the settings and the learning rate of the other.
+    fn phase(&self, adamw: AdamWSettings, rate: f64) -> PhaseSettings {
+        let [beta1, beta2] = self.betas.unwrap_or([adamw.beta1, adamw.beta2]);
+        let rate = self.rate.filter(|_| rate > 0.0).map_or(1.0, |own| own / rate);
+        PhaseSettings { phase: JUDGING, adamw: AdamWSettings { beta1, beta2, ..adamw }, rate }
+    }
 }
 
 impl VitsPlan {
@@ -58,18 +86,21 @@ impl VitsPlan {
                     features: number("feature_weight")?,
                 },
                 dropout: parameters.text("dropout")? == "original",
+                fade_in: parameters.integer_or("fade_in", 0)?.max(0) as u64,
                 kind: training.precision.kind(),
             },
             freeze: parameters.texts("freeze")?.into_iter().map(str::to_owned).collect(),
             source: match parameters.text("discriminator")? {
                 "base" => DiscriminatorSource::Base,
                 "new" => DiscriminatorSource::New,
+                "none" => DiscriminatorSource::None,
                 _ => DiscriminatorSource::Auto,
             },
             max_seconds: parameters.seconds("max_seconds")?,
             may_join: parameters.text("new_speakers")? == "add",
             segment: is_set.then(|| parameters.seconds("segment")).transpose()?,
             decay: is_exponential.then(|| number("rate_decay")).transpose()?,
+            judge: JudgeSettings::read(parameters)?,
             training,
         })
     }
@@ -118,6 +149,7 @@ impl VitsPlan {
             None => settings.schedule.decay,
         };
         let schedule = Schedule { decay, ..settings.schedule };
-        Ok((course, Settings { adamw, schedule, ..settings }))
+        let phases = vec![self.judge.phase(adamw, schedule.rate)];
+        Ok((course, Settings { adamw, phases, schedule, ..settings }))
     }
 }

@@ -11,6 +11,12 @@ use crate::stored;
 use crate::vits::artifact::VitsModel;
 use crate::vits::{Networks, WeightForm, fresh, prepare};
 
+/// The origin of a discriminator that was in the base.
+const BASE: &str = "base";
+
+/// The tensors of the duration predictor.
+const DURATIONS: &str = "duration_predictor.*";
+
 pub struct VitsStart<'a> {
     pub plan: &'a VitsPlan,
     pub base: &'a VitsModel,
@@ -41,30 +47,57 @@ impl VitsStart<'_> {
     }
 
     fn stored(&self, context: &mut dyn Context) -> Result<(Weights, &'static str), StageError> {
-        if let Some(parent) = self.parent {
-            let parent = VitsModel::read("parent", Some(parent), context)?;
-            return Ok((stored::weights(&parent.fields, context)?, "parent"));
-        }
-        let weights = stored::weights(&self.base.fields, context)?;
-        let (judge, mut weights) = parted(weights);
-        let (judge, from) = match (self.other, self.plan.source, judge.is_empty()) {
-            (Some(other), ..) => {
-                let other = VitsModel::read("judge", Some(other), context)?;
-                (parted(stored::weights(&other.fields, context)?).0, "port")
-            }
-            (None, DiscriminatorSource::Auto | DiscriminatorSource::Base, false) => (judge, "base"),
-            (None, DiscriminatorSource::Base, true) => (judge, "none"),
-            _ => (self.fresh()?, "new"),
-        };
-        if judge.is_empty() {
+        let source = self.plan.source;
+        if source == DiscriminatorSource::None && self.other.is_some() {
             return Err(StageError::with_help(
-                "the model has no discriminator, which training needs",
-                "set `discriminator` to `auto` for a fresh one, or pass a model with one on port \
-                 `judge`",
+                "a model arrived on port `judge`, but `discriminator` is `none`",
+                "remove one of them",
             ));
         }
-        judge.into_iter().for_each(|(name, tensor)| weights.insert(name, tensor));
-        Ok((weights, from))
+        if let Some(parent) = self.parent {
+            let parent = VitsModel::read("parent", Some(parent), context)?;
+            let (judge, weights) = parted(stored::weights(&parent.fields, context)?);
+            return self.judged(weights, judge, "parent");
+        }
+        let (judge, weights) = parted(stored::weights(&self.base.fields, context)?);
+        match self.other {
+            Some(other) => {
+                let other = VitsModel::read("judge", Some(other), context)?;
+                let (judge, _) = parted(stored::weights(&other.fields, context)?);
+                match judge.is_empty() {
+                    true => Err(no_discriminator()),
+                    false => Ok((together(weights, judge), "port")),
+                }
+            }
+            None => self.judged(weights, judge, BASE),
+        }
+    }
+
+    /// With the discriminator `judge` of the model `from`, if it has one, or another.
+    fn judged(
+        &self,
+        weights: Weights,
+        judge: Vec<(String, tch::Tensor)>,
+        from: &'static str,
+    ) -> Result<(Weights, &'static str), StageError> {
+        match (self.plan.source, judge.is_empty()) {
+            (DiscriminatorSource::None, _) => Ok((weights, "none")),
+            (DiscriminatorSource::New, _) if from == BASE => {
+                Ok((together(weights, self.fresh()), "new"))
+            }
+            (_, false) => Ok((together(weights, judge), from)),
+            (DiscriminatorSource::Base, true) => Err(no_discriminator()),
+            (_, true) => Ok((together(weights, self.fresh()), "new")),
+        }
+    }
+
+    /// Patterns of the tensors that stay as they are.
+    pub fn frozen(&self) -> Vec<String> {
+        let mut frozen = self.plan.freeze.clone();
+        if self.base.config.fixed_durations && !frozen.iter().any(|own| own == DURATIONS) {
+            frozen.push(DURATIONS.to_owned());
+        }
+        frozen
     }
 
     /// Both networks on a device.
@@ -74,10 +107,21 @@ impl VitsStart<'_> {
         Ok(Networks::new(&self.base.config, prepared, self.plan.options)?)
     }
 
-    fn fresh(&self) -> Result<Vec<(String, tch::Tensor)>, StageError> {
-        let seed = self.plan.training.seed;
-        Ok(fresh::discriminator(&self.base.config, seed).into_iter().collect())
+    fn fresh(&self) -> Vec<(String, tch::Tensor)> {
+        fresh::discriminator(&self.base.config, self.plan.training.seed).into_iter().collect()
     }
+}
+
+fn no_discriminator() -> StageError {
+    StageError::with_help(
+        "the model has no discriminator, which training needs",
+        "set `discriminator` to `auto` for a fresh one, or pass a model with one on port `judge`",
+    )
+}
+
+fn together(mut weights: Weights, judge: Vec<(String, tch::Tensor)>) -> Weights {
+    judge.into_iter().for_each(|(name, tensor)| weights.insert(name, tensor));
+    weights
 }
 
 /// Splits the tensors into those of the discriminator and the others.
