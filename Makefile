@@ -2,7 +2,7 @@
 # libtorch first if there is none (tools/libtorch.sh), and `test` a browser for the tests of the report
 # page (tools/chromium.sh, which needs apt and root to install one).
 
-.PHONY: build demo test test-build outside lint doc release bench bench-training bench-speech bench-programs wheel python test-python gpu-parcel gpu-short parity parity-short soak fuzz clean
+.PHONY: build demo voice test test-build outside lint doc release bench bench-training bench-speech bench-programs wheel python test-python gpu-parcel gpu-short parity parity-short soak fuzz clean
 .DEFAULT_GOAL := build
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -81,6 +81,12 @@ bench-training: build
 # run; `make bench-speech BENCH="--size published"` uses 860 million parameters.
 bench-speech: build
 	@$(LIBTORCH_ENV) bash tools/bench_speech.sh $(BENCH)
+
+# A published voice learns to speak like somebody else, and real judges say how well: at most an hour on two cores
+# (tools/voice.sh; needs Debian or Ubuntu, and espeak-ng). `make voice STEPS=2000` trains for longer.
+export STEPS
+voice: build
+	@$(LIBTORCH_ENV) bash tools/voice.sh
 
 # The benchmark programs, beside `throstle`, where `tools/gpu.sh` looks for them.
 bench-programs:

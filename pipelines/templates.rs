@@ -54,4 +54,20 @@
             )
         )
     },
+    Template {
+        beside: &[
+            ("judges/requirements.txt", include_bytes!("judges/requirements.txt")),
+            ("judges/weights.py", include_bytes!("judges/weights.py")),
+            ("judges/transcribe.py", include_bytes!("judges/transcribe.py")),
+            ("judges/embed.py", include_bytes!("judges/embed.py")),
+        ],
+        ..recipe!(
+            "piper-voice",
+            "A published voice of Piper that learns from recordings, with judges",
+            Some(
+                "put a voice of Piper into its `models/voice`, a recogniser into its \
+                 `models/whisper-base` and the recordings into its `data`"
+            )
+        )
+    },
 ]

@@ -44,30 +44,6 @@ install() {
     say "ready"
 }
 
-# Python's part of torch names CUDA libraries that a CPU never calls and that are gigabytes. For
-# missing ones, empty libraries of the same names are loaded first; their symbols are resolved only
-# when called.
-link_torch() {
-    local packages stubs=$home/stubs name
-    packages=$(echo "$home"/lib/python3.*/site-packages)
-    mkdir -p "$stubs"
-    for name in $(ldd "$libtorch/lib/libtorch_python.so" | sed -n 's/ => not found//p' | sort -u); do
-        [ -e "$stubs/$name" ] ||
-            gcc -shared -x c /dev/null -Wl,-soname,"$name" -o "$stubs/$name" ||
-            fail "gcc could not make \`$name\`"
-    done
-    cat > "$packages/throstle_torch.py" <<PYTHON
-import ctypes, os, sys
-stubs = "$stubs"
-if os.listdir(stubs):
-    sys.setdlopenflags(os.RTLD_LAZY)
-for name in os.listdir(stubs):
-    ctypes.CDLL(os.path.join(stubs, name))
-PYTHON
-    # A path file: a line is a folder of packages, or an import.
-    printf '%s\nimport throstle_torch\n' "$(dirname "$libtorch")" > "$packages/throstle_torch.pth"
-}
-
 [ "$(cat "$home/wanted" 2>/dev/null)" = "$wanted" ] || install
-link_torch
+bash "$root/tools/link_torch.sh" "$home" "$libtorch"
 echo "$python"

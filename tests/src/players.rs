@@ -1,4 +1,4 @@
-//! Programs of others that `tools/players.sh` installs.
+//! Programs of others that `tools/players.sh` and `tools/judges.sh` install.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -11,6 +11,13 @@ pub fn players(modules: &str) -> Option<PathBuf> {
     let import = format!("import {modules}");
     let has = Command::new(&python).args(["-c", &import]).output();
     has.is_ok_and(|output| output.status.success()).then_some(python)
+}
+
+/// The folder of the judges, if all of them are installed.
+pub fn judges() -> Option<PathBuf> {
+    let folder = root().join(".judges");
+    let is_whole = folder.join("wanted").exists() && folder.join("whisper-base/model.bin").exists();
+    is_whole.then_some(folder)
 }
 
 /// Its folder with packages of Node, if `node` finds this one there.

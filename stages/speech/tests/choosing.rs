@@ -285,6 +285,45 @@ fn a_gain_is_shown_beside_the_base_for_every_model() {
     assert!(error.to_string().contains("`step-600` cannot be compared"), "{error}");
 }
 
+/// Real recordings are a row of their own, which is compared with nothing.
+#[test]
+fn a_gain_has_a_row_of_recordings_and_tells_sentences_of_another_length() {
+    let text_of = |item: &Item, length: usize| {
+        let mut item = item.clone();
+        item.fields.set("text", Value::text("a".repeat(length)));
+        item
+    };
+    let spoken: Vec<Item> = course(2).measured.iter().map(|item| text_of(item, 60)).collect();
+    let recorded = |at: usize, length: usize| {
+        let cer = ("cer", Value::Number(at as f64 / 100.0));
+        text_of(&item(&format!("clip-{at}"), &[cer]), length)
+    };
+    let report = |length: usize| -> Json {
+        let recordings = (0..10).map(|at| recorded(at, length)).collect();
+        let ports = vec![
+            ("input", vec![dataset("measured", spoken.clone())]),
+            ("recordings", vec![dataset("real", recordings)]),
+        ];
+        let measures = ("measures", texts_value(&["mean(cer)", "mean(step)"]));
+        let output = Bench::default().gather_ports("quality.gain", &[measures], ports).unwrap();
+        serde_json::from_str(&shown(artifact(&output, "output")["report"])).unwrap()
+    };
+    let short = report(20);
+    let row = &short["ceilings"][0];
+    assert_eq!((&row["id"], &row["recordings"]), (&"recordings".into(), &10.into()));
+    let cer = &row["measures"]["mean(cer)"];
+    let bounds = ["low", "value", "high"].map(|name| cer[name].as_f64().unwrap());
+    assert!(bounds[0] < bounds[1] && bounds[1] == 0.045 && bounds[1] < bounds[2], "{cer}");
+    let own = &short["models"][1]["measures"]["mean(cer)"];
+    assert!(own["low"].as_f64().unwrap() < own["value"].as_f64().unwrap(), "{own}");
+    let warnings = short["warnings"].to_string();
+    assert!(warnings.contains("`recordings` has no `mean(step)`"), "{warnings}");
+    assert!(warnings.contains("half of the sentences have at most 60 characters"), "{warnings}");
+    let alike = report(55);
+    assert!(!alike["warnings"].to_string().contains("half of the"), "{alike}");
+    assert_eq!(alike["lengths"]["recordings"]["median"], 55.0);
+}
+
 /// The report of `quality.gain` that tells missing sentences.
 fn gain_of_what_there_is(measured: Vec<Item>) -> Json {
     let measures = ("measures", texts_value(&["mean(cer)"]));

@@ -201,3 +201,24 @@ fn the_image_for_azure_has_the_torch_that_the_programs_are_built_with() {
     let guide = document("docs/guides/one-cache.md");
     assert!(guide.contains(&format!("torch {minor} or `throstle setup`")), "{version}");
 }
+
+/// Both recipes, with empty files in the place of weights and recordings.
+#[test]
+fn the_recipes_with_judges_pass_the_check() {
+    let project = Project::default();
+    project.printed(&["init", "piper", "--template", "piper-voice"]);
+    let judges = "pipelines/judges/pipeline.toml";
+    project.write("judges/pipeline.toml", document(judges));
+    for script in ["transcribe.py", "embed.py", "dnsmos.py"] {
+        project.write(&format!("judges/{script}"), document(&format!("pipelines/judges/{script}")));
+    }
+    for folder in ["piper", "judges"] {
+        for file in
+            ["models/voice/voice.onnx", "models/whisper-base/model.bin", "data/metadata.csv"]
+        {
+            project.write(&format!("{folder}/{file}"), "");
+        }
+        let told = project.printed(&["check", folder]);
+        assert!(told.contains("is valid"), "{told}");
+    }
+}

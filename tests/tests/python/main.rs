@@ -4,6 +4,7 @@
 mod commands;
 mod faults;
 mod functions;
+mod judges;
 mod onnx;
 mod reading;
 mod whole;

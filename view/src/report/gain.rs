@@ -21,6 +21,9 @@ pub struct GainTable {
     pub models: Vec<GainModel>,
     /// The stage has chosen one of the models, or the base.
     pub chosen: Option<String>,
+    /// What the judges say of real recordings.
+    pub ceilings: Vec<GainModel>,
+    pub lengths: Option<GainLengths>,
     pub warnings: Vec<String>,
 }
 
@@ -35,9 +38,18 @@ pub struct GainModel {
     pub rank: Option<u64>,
 }
 
+/// Characters of the median sentence and of the median recording.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct GainLengths {
+    pub sentences: f64,
+    pub recordings: f64,
+}
+
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct GainFigure {
     pub value: f64,
+    /// Its own bounds; none in tables of earlier versions.
+    pub own: Option<(f64, f64)>,
     pub base: f64,
     /// Value minus base, and its bounds.
     pub difference: f64,
@@ -78,12 +90,19 @@ fn read(stage: &str, report: &Value) -> Option<GainTable> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let warnings = report["warnings"].as_array().into_iter().flatten().filter_map(text);
     let base = text(&report["base"])?;
+    let lengths = &report["lengths"];
+    let median = |of: &str| lengths[of]["median"].as_f64();
+    let ceilings = report["ceilings"].as_array().into_iter().flatten();
     let mut comparison = GainTable {
         stage: stage.to_owned(),
         base: base.clone(),
         sentences: report["sentences"].as_u64().unwrap_or_default(),
         confidence: report["confidence"].as_f64().unwrap_or_default(),
         models: models.iter().filter_map(|model| read_model(model, &measures)).collect(),
+        ceilings: ceilings.filter_map(|row| read_ceiling(row, &measures)).collect(),
+        lengths: median("sentences")
+            .zip(median("recordings"))
+            .map(|(sentences, recordings)| GainLengths { sentences, recordings }),
         // `quality.gain` chooses nothing.
         chosen: report.get("chosen").map(|chosen| text(chosen).unwrap_or_else(|| base.clone())),
         warnings: warnings.collect(),
@@ -99,6 +118,7 @@ fn read_model(model: &Value, measures: &[String]) -> Option<GainModel> {
         let difference = &own["difference"];
         Some(GainFigure {
             value: own["value"].as_f64()?,
+            own: bounds(own),
             base: own["base"].as_f64()?,
             difference: difference["value"].as_f64()?,
             low: difference["low"].as_f64()?,
@@ -113,10 +133,26 @@ fn read_model(model: &Value, measures: &[String]) -> Option<GainModel> {
     })
 }
 
+/// A row of recordings, which is compared with no model.
+fn read_ceiling(row: &Value, measures: &[String]) -> Option<GainModel> {
+    let figure = |name: &String| {
+        let own = &row["measures"][name.as_str()];
+        let value = own["value"].as_f64()?;
+        Some(GainFigure { value, own: bounds(own), ..GainFigure::default() })
+    };
+    let name = row["id"].as_str()?.to_owned();
+    Some(GainModel { name, figures: measures.iter().map(figure).collect(), ..GainModel::default() })
+}
+
+fn bounds(figure: &Value) -> Option<(f64, f64)> {
+    figure["low"].as_f64().zip(figure["high"].as_f64())
+}
+
 impl GainTable {
-    /// The base is among the models of `quality.gain`; a choice has its figures with the others.
+    /// The base comes first. Tables of earlier choices have its figures only with the others.
     fn add_base(&mut self) {
-        if self.models.iter().any(|model| model.name == self.base) {
+        if let Some(at) = self.models.iter().position(|model| model.name == self.base) {
+            self.models[..=at].rotate_right(1);
             return;
         }
         let known = |at: usize| {
@@ -126,7 +162,7 @@ impl GainTable {
         };
         let figures = (0..self.measures.len()).map(known).collect();
         self.models
-            .insert(0, GainModel { name: self.base.clone(), figures, out: None, rank: None });
+            .insert(0, GainModel { name: self.base.clone(), figures, ..GainModel::default() });
     }
 }
 
@@ -160,6 +196,24 @@ mod tests {
         assert_eq!(found.models[0].figures[0].unwrap().value, 0.3);
         assert_eq!((found.models[1].rank, found.models[2].rank), (None, Some(1)));
         assert_eq!((found.chosen.as_deref(), found.sentences), (Some("step-4"), 50));
+    }
+
+    #[test]
+    fn recordings_have_rows_and_the_base_comes_first() {
+        let own = json!({ "value": 0.05, "low": 0.02, "high": 0.08 });
+        let report = json!({ "base": "base", "sentences": 40, "confidence": 0.9,
+            "models": [
+                { "id": "step-4", "measures": { "mean(cer)": figure(0.1, -0.3, -0.1) } },
+                { "id": "base", "measures": { "mean(cer)": figure(0.3, 0.0, 0.0) } },
+            ],
+            "ceilings": [{ "id": "recordings", "recordings": 40, "measures": { "mean(cer)": own } }],
+            "lengths": { "sentences": { "median": 60.0 }, "recordings": { "median": 30.0 } } });
+        let found = read("gain", &report).unwrap();
+        let names: Vec<&str> = found.models.iter().map(|model| model.name.as_str()).collect();
+        assert_eq!(names, ["base", "step-4"]);
+        let ceiling = found.ceilings[0].figures[0].unwrap();
+        assert_eq!((ceiling.value, ceiling.own), (0.05, Some((0.02, 0.08))));
+        assert_eq!(found.lengths, Some(GainLengths { sentences: 60.0, recordings: 30.0 }));
     }
 
     #[test]

@@ -2,10 +2,12 @@
 
 use serde::Serialize;
 use stage_core::{
-    Context, GatherInput, GatherJob, GatherOutput, Job, NewValue, PortOutput, Setup, StageError,
+    Context, GatherInput, GatherJob, GatherOutput, Item, Job, NewValue, PortOutput, Setup,
+    StageError,
 };
 use stage_formats::checkpoint::STEP;
 
+use super::ceiling::{Ceiling, TextLengths, ceilings, items_on, unmeasured};
 use super::choose::place;
 use super::paired::{MeasureText, Measures, compare_with_base};
 use crate::plain::{JSON, to_json};
@@ -29,8 +31,20 @@ struct GainReport {
     draws: usize,
     sentences: usize,
     models: Vec<ModelGain>,
+    /// What the judges say of real recordings.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    ceilings: Vec<Ceiling>,
+    /// Those of the sentences, and of the recordings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lengths: Option<GainLengths>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct GainLengths {
+    sentences: TextLengths,
+    recordings: TextLengths,
 }
 
 #[derive(Debug, Serialize)]
@@ -83,16 +97,37 @@ impl GatherJob for Gain {
                 .unwrap_or(std::cmp::Ordering::Equal)
                 .then_with(|| one.id.cmp(&other.id))
         });
+        let ceilings = ceilings(&input, &self.measures, (self.draws, self.seed), self.confidence)?;
+        let lengths = GainLengths::of(items, items_on(&input, "recordings")?);
+        let mut warnings = self.warnings(&table);
+        warnings.extend(unmeasured(&ceilings, &self.measures));
+        warnings.extend(lengths.as_ref().and_then(GainLengths::warning));
+        let notes = warnings.iter().map(|warning| (warning.clone(), 1)).collect();
         let report = GainReport {
             base: self.base.clone(),
             confidence: self.confidence,
             draws: self.draws,
             sentences: table.sentences.len(),
             models,
-            warnings: self.warnings(&table),
+            ceilings,
+            lengths,
+            warnings,
         };
         let json = ("report".to_owned(), NewValue::bytes(JSON, to_json(&report)?));
-        Ok(GatherOutput::default().with("output", PortOutput::Artifact(vec![json])))
+        let output = GatherOutput::default().with("output", PortOutput::Artifact(vec![json]));
+        Ok(GatherOutput { notes, ..output })
+    }
+}
+
+impl GainLengths {
+    /// None if the sentences or the recordings have no texts.
+    fn of(sentences: &[Item], recordings: &[Item]) -> Option<GainLengths> {
+        let (sentences, recordings) = (TextLengths::of(sentences)?, TextLengths::of(recordings)?);
+        Some(GainLengths { sentences, recordings })
+    }
+
+    fn warning(&self) -> Option<String> {
+        self.sentences.warning(self.recordings)
     }
 }
 

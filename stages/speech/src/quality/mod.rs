@@ -3,6 +3,7 @@
 //! the work; stages around them read fields.
 
 mod align;
+mod ceiling;
 mod cepstrum;
 pub mod choose;
 pub mod compare;

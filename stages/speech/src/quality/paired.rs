@@ -30,7 +30,9 @@ impl MeasureText {
 /// One measure of one model.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PairedMeasure {
-    pub value: f64,
+    /// With its own bounds, which say how exact the figure of one model is.
+    #[serde(flatten)]
+    pub own: Interval,
     pub base: f64,
     /// Value minus base, of the same sentences.
     pub difference: Interval,
@@ -55,11 +57,38 @@ pub fn compare_with_base(
             |places: &[u32]| own.value(places, f64::NAN) - other.value(places, f64::NAN);
         let interval = Interval::by(draws, confidence, difference(&places), difference);
         let beside = PairedMeasure {
-            value: rounded(own.value(&places, f64::NAN)),
+            own: measure_interval(&own, &places, draws, confidence),
             base: rounded(other.value(&places, f64::NAN)),
             difference: interval.rounded(),
         };
         Ok((measure.text.clone(), beside))
     };
     measures.iter().map(one).collect()
+}
+
+/// A measure with its interval over sentences.
+fn measure_interval(
+    own: &MeasureValues,
+    places: &[u32],
+    draws: &Draws,
+    confidence: f64,
+) -> Interval {
+    let value = |places: &[u32]| own.value(places, f64::NAN);
+    Interval::by(draws, confidence, value(places), value).rounded()
+}
+
+/// The measures of one candidate alone, without those that its sentences do not have.
+pub fn measure_alone(
+    measures: &[MeasureText],
+    name: &str,
+    table: &SentenceTable<'_>,
+    draws: &Draws,
+    confidence: f64,
+) -> BTreeMap<String, Interval> {
+    let places = all(table.sentences.len());
+    let one = |measure: &MeasureText| {
+        let own = MeasureValues::of(&measure.whole, name, table).ok()?;
+        Some((measure.text.clone(), measure_interval(&own, &places, draws, confidence)))
+    };
+    measures.iter().filter_map(one).collect()
 }

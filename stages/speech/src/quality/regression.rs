@@ -63,10 +63,21 @@ struct MeasureResult {
     items: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     mean: Option<f64>,
+    /// Of the mean, over the items.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interval: Option<MeanInterval>,
     tolerance: f64,
     verdict: Verdict,
     /// The worst first.
     worst: Vec<Worst>,
+}
+
+/// The bounds of a mean over items.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+struct MeanInterval {
+    confidence: f64,
+    low: f64,
+    high: f64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -89,6 +100,20 @@ struct Figure {
 
 /// The number of items named for each measure.
 const WORST: usize = 5;
+/// The confidence of intervals, and the distance of its bounds in standard errors of a normal distribution.
+const CONFIDENCE: f64 = 0.9;
+const STANDARD_ERRORS: f64 = 1.645;
+
+impl MeanInterval {
+    /// From the standard error of the mean; None for fewer than two values.
+    fn of(values: &[f64], mean: f64) -> Option<MeanInterval> {
+        let count = values.len() as f64;
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        let far = STANDARD_ERRORS * (squares / (count - 1.0) / count).sqrt();
+        let [low, high] = [mean - far, mean + far].map(rounded);
+        (values.len() > 1).then_some(MeanInterval { confidence: CONFIDENCE, low, high })
+    }
+}
 
 impl ComparedMeasure {
     fn read(written: &ParameterValue) -> Result<ComparedMeasure, StageError> {
@@ -155,6 +180,7 @@ impl ComparedMeasure {
             baseline,
             items: values.len(),
             mean,
+            interval: mean.and_then(|mean| MeanInterval::of(&values, mean)),
             tolerance: self.tolerance,
             verdict,
             worst,
@@ -248,5 +274,21 @@ impl RegressionReport {
             format!("worse than the baseline: {}", lines.join("; ")),
             "without `fail` the report names the worst items; a new baseline accepts them",
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_interval_of_a_mean_shrinks_with_the_number_of_items() {
+        let values = |count: usize| (0..count).map(|at| (at % 2) as f64).collect::<Vec<f64>>();
+        // The deviation is 0.5: 1.645 * 0.5 / 10, with 99 in place of 100.
+        let hundred = MeanInterval::of(&values(100), 0.5).map(|own| (own.low, own.high));
+        assert_eq!(hundred, Some((0.4173, 0.5827)));
+        let four = MeanInterval::of(&values(4), 0.5).map(|own| (own.low, own.high));
+        assert_eq!(four, Some((0.0251, 0.9749)));
+        assert_eq!(MeanInterval::of(&[0.3], 0.3), None);
     }
 }

@@ -66,6 +66,7 @@ fn fields(parameters: &Parameters) -> Vec<(String, FieldType)> {
 
 pub static CHOOSE: Kind = Kind {
     name: "voice.choose",
+    version: 2,
     summary: "Chooses the speaker or the reference clip that gives the best voice.",
     doc: "\
 `speaker.stats` and `speaker.select` count clips and minutes before anything is trained. This stage

@@ -8,6 +8,7 @@ mod clips;
 mod graphs;
 mod parameters;
 mod piper;
+mod piper_recipe;
 mod project;
 mod shared;
 mod sound;

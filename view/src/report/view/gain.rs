@@ -36,9 +36,33 @@ fn of(comparison: &GainTable) -> Markup {
         let name = std::iter::once(Cell::text(text(&model.name)));
         table.row(name.chain(figures).chain(rank).chain(result));
     }
+    for ceiling in &comparison.ceilings {
+        let figures = ceiling.figures.iter().map(|figure| match figure {
+            Some(figure) => Cell::number(own(figure), figure.value),
+            None => Cell::empty(),
+        });
+        let rank = is_rated.then(Cell::empty);
+        let result = comparison.chosen.as_ref().map(|_| Cell::empty());
+        let name = std::iter::once(Cell::text(html! { em { (text(&ceiling.name)) } }));
+        table.row(name.chain(figures).chain(rank).chain(result));
+    }
     html! {
         (table.render())
+        @if let Some(lengths) = &comparison.lengths {
+            p { "Median length: " (number(lengths.sentences)) " characters a sentence, "
+                (number(lengths.recordings)) " a recording." }
+        }
         @for warning in &comparison.warnings { p.note { (text(warning)) } }
+    }
+}
+
+/// The figure of one model or of recordings, with its interval.
+fn own(figure: &GainFigure) -> Markup {
+    html! {
+        (number(figure.value))
+        @if let Some((low, high)) = figure.own {
+            " " span.unit { "(" (number(low)) " to " (number(high)) ")" }
+        }
     }
 }
 
@@ -46,7 +70,7 @@ fn shown(figure: &GainFigure, is_base: bool) -> Markup {
     let signed =
         |value: f64| if value > 0.0 { format!("+{}", number(value)) } else { number(value) };
     html! {
-        (number(figure.value))
+        (own(figure))
         @if !is_base {
             br;
             span.unit {
@@ -70,11 +94,13 @@ fn result(model: &GainModel, chosen: &str, base: &str) -> Cell {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::report::gain::GainLengths;
 
     #[test]
     fn a_model_stands_beside_the_base_with_its_difference_and_the_reason() {
         let figure = |value: f64, difference: f64, low: f64, high: f64| {
-            Some(GainFigure { value, base: 0.3, difference, low, high })
+            let own = Some((value - 0.05, value + 0.05));
+            Some(GainFigure { value, own, base: 0.3, difference, low, high })
         };
         let model = |name: &str, figure, out: Option<&str>| GainModel {
             name: name.to_owned(),
@@ -94,6 +120,8 @@ mod tests {
                 model("step-4", figure(0.1, -0.2, -0.3, -0.1), None),
             ],
             chosen: Some("step-4".into()),
+            ceilings: vec![model("recordings", figure(0.25, 0.0, 0.0, 0.0), None)],
+            lengths: Some(GainLengths { sentences: 40.0, recordings: 35.0 }),
             warnings: vec!["told".into()],
         };
         let html = section(&[comparison]).unwrap().render().into_string();
@@ -104,6 +132,9 @@ mod tests {
             "<strong>chosen</strong>",
             "&lt;not&gt; good enough",
             "told",
+            "<em>recordings</em>",
+            "(0.2 to 0.3)",
+            "40 characters a sentence, 35 a recording",
             "Listener rank",
         ] {
             assert!(html.contains(part), "{part} is not in {html}");

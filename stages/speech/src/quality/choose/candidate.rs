@@ -1,4 +1,4 @@
-//! The candidates: checkpoints that have spoken.
+//! The candidates: checkpoints that have spoken, and the untuned base.
 
 use serde::Serialize;
 use stage_core::{Item, StageError};
@@ -12,8 +12,8 @@ pub struct Candidate {
     pub step: f64,
     /// The loss on held-out clips, for the report only.
     pub held_out: Option<f64>,
-    /// Its position among the checkpoints.
-    pub checkpoint: usize,
+    /// Its position among the checkpoints; none for a base that is not one of them.
+    pub checkpoint: Option<usize>,
     /// The reason why it is not chosen.
     pub out: Option<String>,
     /// The requirements, each with its comparison.
@@ -49,13 +49,19 @@ impl Candidate {
         self.out.is_none()
     }
 
+    /// True for a base that is not one of the checkpoints.
+    pub fn is_base(&self) -> bool {
+        self.checkpoint.is_none()
+    }
+
     /// The first reason is kept.
     pub fn leave(&mut self, reason: impl Into<String>) {
         self.out.get_or_insert(reason.into());
     }
 }
 
-/// The checkpoints in the order of their steps.
+/// The checkpoints in the order of their steps, and the base behind them: where nothing tells them apart, a
+/// checkpoint is chosen.
 pub fn candidates(
     table: &SentenceTable<'_>,
     checkpoints: &[Item],
@@ -73,11 +79,23 @@ pub fn candidates(
         id: item.id.to_string(),
         step: item.fields.number(STEP).unwrap_or(f64::INFINITY),
         held_out: item.fields.number(HELD_OUT),
-        checkpoint: at,
+        checkpoint: Some(at),
         out: (!table.has(&item.id)).then(|| "no sentence of it was measured".to_owned()),
         lines: Vec::new(),
     };
     let mut found: Vec<Candidate> = checkpoints.iter().enumerate().map(candidate).collect();
     found.sort_by(|one, other| one.step.total_cmp(&other.step).then_with(|| one.id.cmp(&other.id)));
+    found.extend((!is_known(base)).then(|| untuned(base)));
     Ok(found)
+}
+
+fn untuned(base: &str) -> Candidate {
+    Candidate {
+        id: base.to_owned(),
+        step: 0.0,
+        held_out: None,
+        checkpoint: None,
+        out: None,
+        lines: Vec::new(),
+    }
 }

@@ -132,6 +132,7 @@ pub fn fields_in(parameters: &Parameters, names: &[&str]) -> Vec<(String, FieldT
 
 pub static CHOOSE: Kind = Kind {
     name: "quality.choose",
+    version: 2,
     summary: "Chooses the checkpoint that speaks best, beside the untuned base.",
     doc: "\
 The checkpoint with the lowest loss need not have the best voice. This stage compares checkpoints by measures of the
@@ -148,6 +149,8 @@ once: more checkpoints do not make it easier to pass by chance.
 `prefer = [{ measure = \"mean(similarity)\", better = \"higher\" }]` orders the others. A checkpoint is
 out if another one is better in one measure and worse in none; then the measures decide in their
 order. If nothing tells two apart, the one with fewer steps is chosen: it has kept more of the base.
+The untuned base is always a candidate: if it speaks better, no checkpoint is chosen, and `none` decides.
+If nothing tells a checkpoint and the base apart, the checkpoint is chosen, with a warning.
 
 With `rated`, the ranks by people come before the measures in `prefer`. Checkpoints that were not in
 the listening test are out as soon as there are votes.
@@ -179,7 +182,7 @@ has the figures of the chosen checkpoint for these. With `hold = 0`, show other 
         InputPort {
             name: "base",
             optional: true,
-            doc: "The untuned model, as the result if no checkpoint meets the requirements.",
+            doc: "The untuned model, as the result if no checkpoint is chosen.",
             ..InputPort::ARTIFACT
         },
         RATED,
@@ -213,8 +216,8 @@ has the figures of the chosen checkpoint for these. With `hold = 0`, show other 
             name: "none",
             parameter_type: ParameterType::Choice(&["base", "fail"]),
             default: Default::Text("base"),
-            doc: "The result if no checkpoint meets the requirements: the model on `base`, or an \
-                  error that has the reasons.",
+            doc: "The result if no checkpoint meets the requirements, or the base is better than all: the \
+                  model on `base`, or an error that has the reasons.",
             ..Parameter::BASE
         },
         SEED,
@@ -224,27 +227,48 @@ has the figures of the chosen checkpoint for these. With `hold = 0`, show other 
 
 pub static GAIN: Kind = Kind {
     name: "quality.gain",
+    version: 2,
     summary: "Shows the gain of each model over the untuned base.",
     doc: "\
 `measures = [\"mean(cer)\", \"share(cer > 0.3)\"]`, as for `quality.choose`. Each measure of each
-model stands beside that of the base, with the difference over the same sentences and its interval,
-from a bootstrap over whole sentences. An interval that contains 0 shows no difference. The stage
+model has an interval and stands beside that of the base, with the difference over the same sentences and its
+interval, from a bootstrap over whole sentences. An interval that contains 0 shows no difference. The stage
 fails if a model lacks a sentence or a figure that another one has; `missing = \"report\"` allows missing
 sentences, since an untuned model may not speak all of them.
+
+`recordings` is the ceiling: real recordings, measured by the same stages. A recogniser makes errors on them
+too, and no voice is more similar to itself. For a model that speaks through a codec, `decoded` has the same
+recordings after that codec. A warning tells if the sentences are much longer or shorter than the recordings.
 
 The figures are fair only for sentences that took no part in the choice of a model.",
     work: Work::Gather,
     cost: Cost::Rates(Rates::LIGHT),
-    inputs: &[InputPort {
-        reads: FieldSet::Derived(Derived {
-            names: |parameters| fields_in(parameters, &["measures"]),
-            parameter: "measures",
-            also: PLACE,
-        }),
-        may_read: &[("step", FieldType::Number)],
-        doc: "Measured sentences of `model.audition`.",
-        ..InputPort::DATASET
-    }],
+    inputs: &[
+        InputPort {
+            reads: FieldSet::Derived(Derived {
+                names: |parameters| fields_in(parameters, &["measures"]),
+                parameter: "measures",
+                also: PLACE,
+            }),
+            may_read: &[("step", FieldType::Number), ("text", FieldType::Text)],
+            doc: "Measured sentences of `model.audition`.",
+            ..InputPort::DATASET
+        },
+        InputPort {
+            name: "recordings",
+            optional: true,
+            reads: FieldSet::All,
+            doc: "Measured recordings, best of the same sentences.",
+            ..InputPort::DATASET
+        },
+        InputPort {
+            name: "decoded",
+            optional: true,
+            reads: FieldSet::All,
+            doc: "Measured recordings that went through the codec of the model.",
+            ..InputPort::DATASET
+        },
+    ],
     outputs: &[OutputPort {
         writes: &[("report", FieldType::Blob)],
         doc: "The table, as JSON.",

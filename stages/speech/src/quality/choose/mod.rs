@@ -104,8 +104,8 @@ impl GatherJob for ChoiceOptions {
         let choice = choose(input.items("input")?, checkpoints, self)?;
         let chosen = choice.chosen.map(|at| &choice.candidates[at]);
         let name = chosen.map_or(&*self.base, |candidate| &*candidate.id);
-        let model = match chosen {
-            Some(candidate) => &checkpoints[candidate.checkpoint].fields,
+        let model = match chosen.and_then(|candidate| candidate.checkpoint) {
+            Some(at) => &checkpoints[at].fields,
             None => self.fallback(&choice, input.artifact("base"))?,
         };
         let kept =
@@ -116,14 +116,19 @@ impl GatherJob for ChoiceOptions {
 }
 
 impl Choice {
-    /// The error that has the reasons why no candidate is chosen.
+    /// The error that has the reasons why no candidate is chosen, or only the base.
     pub fn refused(&self) -> StageError {
-        let out = self.candidates.iter().filter_map(|candidate| {
+        let others = self.candidates.iter().filter(|candidate| !candidate.is_base());
+        let out = others.filter_map(|candidate| {
             Some(format!("`{}`: {}", candidate.id, candidate.out.as_deref()?))
         });
         let reasons = out.collect::<Vec<_>>().join("; ");
+        let fault = match self.chosen {
+            Some(_) => "the untuned base speaks best",
+            None => "no candidate meets the requirements",
+        };
         StageError::with_help(
-            format!("no candidate meets the requirements: {reasons}"),
+            format!("{fault}: {reasons}"),
             "train for longer or on other clips, or relax `require`",
         )
     }

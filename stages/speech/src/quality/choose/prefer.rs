@@ -218,6 +218,11 @@ pub fn preferred(
     options: &ChoiceOptions,
 ) -> Result<Option<usize>, StageError> {
     let field = OrderedCandidates::of(candidates, table, draws, options);
+    let base = candidates.iter().position(Candidate::is_base);
+    // The base alone is nothing to choose from.
+    if field.places.iter().all(|at| base == Some(*at)) {
+        return Ok(None);
+    }
     let (ids, mut among) = (&field.ids, (0..field.ids.len()).collect::<Vec<usize>>());
     let mut leave = |among: &mut Vec<usize>, kept: Vec<usize>, reason: &dyn Fn(usize) -> String| {
         among.iter().filter(|one| !kept.contains(one)).for_each(|one| {
@@ -242,8 +247,9 @@ pub fn preferred(
     }
     // In the order of steps.
     let chosen = among.first().copied();
-    leave(&mut among, chosen.into_iter().collect(), &|_| {
-        let first = options.words.first;
+    leave(&mut among, chosen.into_iter().collect(), &|one| {
+        let is_base = base == Some(field.places[one]);
+        let first = if is_base { "is trained" } else { options.words.first };
         format!("no measure separates it from `{}`, which {first}", ids[chosen.unwrap_or_default()])
     });
     Ok(chosen.map(|one| field.places[one]))

@@ -7,6 +7,7 @@ use stage_core::StageError;
 
 use super::candidate::{Candidate, ComparisonResult};
 use super::options::ChoiceOptions;
+use super::prefer::Preference;
 use super::require::broken_base;
 use crate::quality::paired::{MeasureText, Measures, compare_with_base};
 use crate::statistics::aggregate::{MeasureValues, all};
@@ -106,6 +107,7 @@ impl ChoiceReport {
                 fresh: on_fresh,
             });
         }
+        warnings.extend(chosen.and_then(|at| undecided(&models[at], candidates, options)));
         let losses = candidates.iter().filter(|candidate| candidate.held_out.is_some());
         let loss = |candidate: &&Candidate| candidate.held_out.unwrap_or(f64::INFINITY);
         let lowest = losses.min_by(|one, other| loss(one).total_cmp(&loss(other)));
@@ -142,6 +144,26 @@ fn broken_sentences(
             100.0 * share
         )
     }))
+}
+
+/// A warning about a chosen checkpoint that no preferred measure separates from the base.
+fn undecided(
+    chosen: &CandidateReport,
+    candidates: &[Candidate],
+    options: &ChoiceOptions,
+) -> Option<String> {
+    let is_trained = candidates.iter().any(|one| one.is_base() && one.id != chosen.id);
+    let has_difference = |one: &Preference| {
+        let own = chosen.measures.get(&one.text).map(|own| own.difference);
+        own.is_none_or(|difference| difference.low > 0.0 || difference.high < 0.0)
+    };
+    let is_told = is_trained && options.heard().is_none() && !options.prefer.is_empty();
+    (is_told && !options.prefer.iter().any(has_difference)).then(|| {
+        format!(
+            "no preferred measure separates `{}` from the base, `{}`: the training shows no gain",
+            chosen.id, options.base
+        )
+    })
 }
 
 fn heard(id: &str, options: &ChoiceOptions) -> Option<RatedStrength> {

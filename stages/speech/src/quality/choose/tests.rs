@@ -132,9 +132,41 @@ fn what_no_measure_tells_apart_goes_to_the_earlier_step() {
 
     let exact = ChoiceOptions { ties: false, ..options(&[], &prefer) };
     let means: Vec<f64> =
-        report.models.iter().map(|model| model.measures["mean(cer)"].value).collect();
+        report.models.iter().map(|model| model.measures["mean(cer)"].own.value).collect();
     let better = if means[0] <= means[1] { "step-10" } else { "step-20" };
     assert_eq!(chosen(&items, &[10, 20], &exact).0.as_deref(), Some(better));
+}
+
+/// The base is a candidate: a training that made the voice worse is no result.
+#[test]
+fn a_base_that_speaks_better_than_every_checkpoint_is_chosen() {
+    let items = [spoken("base", 0.05, 1), spoken("step-10", 0.3, 2), spoken("step-20", 0.4, 3)];
+    let prefer = [("mean(cer)", false)];
+    for ties in [true, false] {
+        let options = ChoiceOptions { ties, ..options(&[], &prefer) };
+        let (name, report) = chosen(&items, &[10, 20], &options);
+        assert_eq!((name.as_deref(), report.chosen.as_deref()), (Some("base"), Some("base")));
+        assert!(out(&report, "step-10").starts_with("`base` is better in"), "{report:?}");
+    }
+    let (name, _) = chosen(&items, &[10, 20], &options(&["mean(cer) >= base + 0.1"], &prefer));
+    assert_eq!(name.as_deref(), Some("step-10"), "a base that does not meet a requirement is out");
+    let (name, _) = chosen(&items, &[10, 20], &options(&["mean(cer) <= 0.1"], &prefer));
+    assert_eq!(name, None, "a base alone is no choice");
+}
+
+#[test]
+fn a_checkpoint_that_nothing_separates_from_the_base_is_chosen_and_told() {
+    let items = [spoken("base", 0.1, 1), spoken("step-10", 0.101, 2)];
+    let (name, report) = chosen(&items, &[10], &options(&[], &[("mean(cer)", false)]));
+    assert_eq!(name.as_deref(), Some("step-10"));
+    assert!(out(&report, "base").ends_with("`step-10`, which is trained"), "{report:?}");
+    let warned = |report: &ChoiceReport| {
+        report.warnings.iter().any(|warning| warning.contains("the training shows no gain"))
+    };
+    assert!(warned(&report), "{report:?}");
+    let items = [spoken("base", 0.4, 1), spoken("step-10", 0.1, 2)];
+    let (_, report) = chosen(&items, &[10], &options(&[], &[("mean(cer)", false)]));
+    assert!(!warned(&report), "{report:?}");
 }
 
 #[test]
