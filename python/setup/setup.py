@@ -1,6 +1,7 @@
-"""Fetches a private libtorch for `throstle-torch`: the parts of the torch wheel that a program needs.
+"""Fetches a private libtorch for `throstle-torch`: the parts of the torch wheel that a program needs. Or the library
+of the onnxruntime wheel.
 
-    python3 setup.py TO VERSION cpu|cuda
+    python3 setup.py TO VERSION cpu|cuda|player
 
 Downloads resume where they ended, and are compared with the digests of the package index. Files get their final
 names when they are complete. Needs only the standard library of Python: there may be no pip.
@@ -24,6 +25,9 @@ TOOLKIT = "cuda-toolkit"
 # The packages that the libraries of torch load at their start, even without a GPU.
 ALWAYS = ("nvidia-cuda-runtime", "nvidia-cuda-cupti")
 WANTED = re.compile(r"torch/lib/.*\.so|torch/version\.py$|nvidia/.*\.so|[^/]*\.dist-info/METADATA$")
+# The package of the form `player`, and what is needed of it: the library, and its licences.
+PLAYER = "onnxruntime"
+WANTED_OF_PLAYER = re.compile(r"onnxruntime/(capi/libonnxruntime\.so.*|LICENSE|ThirdPartyNotices\.txt)$")
 # The libraries of torch that load those of CUDA or of Python.
 ONLY_WITH_GPU = re.compile(r"torch/lib/lib(torch|torch_python|shm|.*cuda.*|.*nvrtc.*|.*nvshmem.*)\.so")
 
@@ -62,7 +66,7 @@ class Installation:
     """The downloads, and the folder that gets its final name at the end."""
 
     def __init__(self, to, form, index):
-        self.to, self.has_gpu, self.index = to, form == "cuda", index
+        self.to, self.form, self.has_gpu, self.index = to, form, form == "cuda", index
         self.fetched, self.staging = f"{to}.wheels", f"{to}.part"
 
     def run(self, version):
@@ -70,6 +74,17 @@ class Installation:
             return
         shutil.rmtree(self.staging, ignore_errors=True)
         os.makedirs(self.staging)
+        if self.form == "player":
+            self.take(Requirement(f"{PLAYER}=={version}"))
+        else:
+            self.take_torch(version)
+        # The files must reach the disk before their names do.
+        os.sync()
+        shutil.rmtree(self.to, ignore_errors=True)
+        os.replace(self.staging, self.to)
+        shutil.rmtree(self.fetched, ignore_errors=True)
+
+    def take_torch(self, version):
         environment = environment_of(self.take(Requirement(f"torch=={version}")))
         taken = {"torch"}
         waiting = list(requirements(self.staging, "torch", [], environment))
@@ -80,14 +95,14 @@ class Installation:
             taken.add(requirement.name)
             self.take(requirement)
             waiting += requirements(self.staging, requirement.name, requirement.extras, environment)
-        # The files must reach the disk before their names do.
-        os.sync()
-        shutil.rmtree(self.to, ignore_errors=True)
-        os.replace(self.staging, self.to)
-        shutil.rmtree(self.fetched, ignore_errors=True)
 
     def is_needed(self, package):
         return package == TOOLKIT or package.startswith("nvidia-" if self.has_gpu else ALWAYS)
+
+    def is_wanted(self, name):
+        if self.form == "player":
+            return WANTED_OF_PLAYER.match(name)
+        return WANTED.match(name) and (self.has_gpu or not ONLY_WITH_GPU.match(name))
 
     def take(self, requirement):
         wheel = self.index.choose(requirement.name, requirement.versions)
@@ -105,8 +120,7 @@ class Installation:
                     name = os.path.normpath(entry.filename)
                     if name.startswith((os.sep, "..")):
                         raise Problem(f"`{os.path.basename(path)}` has the file `{entry.filename}` outside its folder")
-                    is_wanted = WANTED.match(name) and (self.has_gpu or not ONLY_WITH_GPU.match(name))
-                    if is_wanted and not entry.is_dir():
+                    if self.is_wanted(name) and not entry.is_dir():
                         wheel.extract(entry, self.staging)
         except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError):
             raise Problem(f"`{os.path.basename(path)}` is not a wheel that can be read") from None

@@ -164,6 +164,19 @@ class Setup(unittest.TestCase):
         self.assertLess({"nvidia/cu13/lib/libcublas.so.13", "nvidia/cu13/lib/libcudnn.so.9", "torch/lib/libtorch_cuda.so"}, set(self.files()))
         self.assertEqual((self.version_of("libcublas.so.13"), self.version_of("libcudnn.so.9")), ("13.1.0.3", "9.19.0.56"))
 
+    def test_a_player_gets_its_library_alone(self):
+        files = {"onnxruntime/capi/libonnxruntime.so.2.11.0": BIG, "onnxruntime/capi/libonnxruntime_providers_shared.so": b"",
+                 "onnxruntime/capi/onnxruntime_pybind11_state.so": b"", "onnxruntime/LICENSE": b"MIT", "onnxruntime/__init__.py": b""}
+        name = "onnxruntime-2.11.0-cp312-cp312-manylinux_2_28_x86_64.whl"
+        self.server.packages["onnxruntime"] = {name: wheel(files), "onnxruntime-2.12.0-cp312-cp312-manylinux_2_28_x86_64.whl": b""}
+        self.server.digests[name] = "0" * 64
+        self.assertEqual(self.run_setup("player").returncode, 1)
+        self.server.digests.clear()
+        done = self.run_setup("player")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(self.files(), ["onnxruntime/LICENSE", "onnxruntime/capi/libonnxruntime.so.2.11.0"])
+        self.assertNotIn("torch", " ".join(name for name, _ in self.server.asked), "nothing of torch is fetched")
+
     def test_a_withdrawn_file_is_only_for_an_exact_version(self):
         self.server.yanked = ["nvidia_cuda_runtime-13.0.96-py3-none-manylinux2014_x86_64.manylinux_2_17_x86_64.whl", "cuda_toolkit-13.0.2-py2.py3-none-any.whl"]
         for self.server.is_json in (True, False):

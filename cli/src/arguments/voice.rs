@@ -31,6 +31,9 @@ pub struct VoiceOptions {
     /// The number of threads of the model. Default: the number of processors.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
+    /// The seed of the noise of a `.onnx` voice. Default: 1.
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
     #[command(flatten)]
     pub settings: Settings,
 }

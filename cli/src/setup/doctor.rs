@@ -13,6 +13,7 @@ use engine::units;
 use stage_core::device::DeviceId;
 use view::escape::clean;
 
+use super::player::player;
 use super::worker;
 use crate::arguments;
 use crate::error::{CliError, Exit};
@@ -55,10 +56,14 @@ pub fn doctor(
     };
     let mut sick = false;
     let asked = ask(&worker::command());
-    let checks: [&dyn Fn() -> Finding; 5] =
-        [&|| libtorch(&asked), &|| gpu(&asked), &|| driver(&asked), &|| disk(&folder), &|| {
-            health(&folder)
-        }];
+    let checks: [&dyn Fn() -> Finding; 6] = [
+        &|| libtorch(&asked),
+        &onnxruntime,
+        &|| gpu(&asked),
+        &|| driver(&asked),
+        &|| disk(&folder),
+        &|| health(&folder),
+    ];
     for check in checks {
         let finding = check();
         let paint = program.terminal.data;
@@ -148,6 +153,21 @@ fn libtorch(asked: &WorkerReport) -> Finding {
     let names: Vec<String> = report.devices.iter().map(|device| device.name.to_string()).collect();
     let works = format!("libtorch {} works on {}", report.libtorch, names.join(", "));
     Finding::new("libtorch", CheckState::Good, works)
+}
+
+/// The library that plays graphs.
+fn onnxruntime() -> Finding {
+    match player() {
+        Ok(library) => {
+            let sentence = format!("`{}` speaks with `.onnx` voices", library.path);
+            Finding::new("onnxruntime", CheckState::Good, sentence)
+        }
+        Err(why) => Finding::new(
+            "onnxruntime",
+            CheckState::Missing,
+            format!("{why}, so `.onnx` voices need libtorch; `throstle setup --player` fetches it"),
+        ),
+    }
 }
 
 fn gpu(asked: &WorkerReport) -> Finding {

@@ -1,11 +1,12 @@
-//! `setup`: fetches a private libtorch for the worker of a package.
+//! `setup`: fetches a private libtorch for the worker of a package, or the library that plays graphs.
 
 use std::process::Command;
 
 use cache::fs::{Fs, RealFs};
-use camino::Utf8PathBuf;
+use camino::{Utf8Path, Utf8PathBuf};
 use view::escape::clean;
 
+use super::player::{has_player, private_player};
 use super::torch::{self, RELEASE};
 use super::worker;
 use crate::arguments;
@@ -28,13 +29,16 @@ for name, source in zip(modules[::2], modules[1::2]):
     exec(compile(source, name + '.py', 'exec'), module.__dict__)
 sys.exit(module.main(to, release, form))
 ";
+/// The form that is onnxruntime.
+const PLAYER: &str = "player";
 /// The file of the first GPU.
 const GPU: &str = "/dev/nvidia0";
 
 pub fn setup(program: &Program, arguments: &arguments::Setup) -> Result<Exit, CliError> {
-    let Some(to) = worker::private_torch() else {
-        return Err(CliError::usage("there is no home folder", "set HOME or XDG_DATA_HOME"));
-    };
+    if arguments.player {
+        return player(program, arguments.again);
+    }
+    let to = worker::private_torch().ok_or_else(homeless)?;
     let place = clean(to.as_str()).into_owned();
     let has_gpu = || RealFs.exists(GPU.into()).unwrap_or(false);
     let with_gpu = arguments.cuda || (!arguments.cpu && has_gpu());
@@ -45,25 +49,51 @@ pub fn setup(program: &Program, arguments: &arguments::Setup) -> Result<Exit, Cl
     }
     let (form, size) = if with_gpu { ("cuda", "about 3 GB") } else { ("cpu", "about 0.6 GB") };
     program.tell(&format!("downloading torch {RELEASE} ({form}, {size}) to `{place}`"));
-    let above = to.parent().unwrap_or(&to);
+    if fetch(&to, RELEASE, form)? && torch::is_whole(&to.join("torch")) {
+        program.tell("ready: `throstle doctor` checks the worker");
+        Ok(Exit::Done)
+    } else {
+        Ok(Exit::Failed)
+    }
+}
+
+fn homeless() -> CliError {
+    CliError::usage("there is no home folder", "set HOME or XDG_DATA_HOME")
+}
+
+/// Fetches onnxruntime.
+fn player(program: &Program, again: bool) -> Result<Exit, CliError> {
+    let (to, release) = (private_player().ok_or_else(homeless)?, stage_player::RELEASE);
+    let place = clean(to.as_str()).into_owned();
+    if has_player(&to) && !again {
+        program.tell(&format!("onnxruntime {release} is already in `{place}`"));
+        return Ok(Exit::Done);
+    }
+    program.tell(&format!("downloading onnxruntime {release} (about 20 MB) to `{place}`"));
+    if fetch(&to, release, PLAYER)? && has_player(&to) {
+        program.tell("ready: `throstle say VOICE.onnx TEXT` speaks with it");
+        Ok(Exit::Done)
+    } else {
+        Ok(Exit::Failed)
+    }
+}
+
+/// Fetches a release into a folder; false if the reason for a failure was told.
+fn fetch(to: &Utf8Path, release: &str, form: &str) -> Result<bool, CliError> {
+    let above = to.parent().unwrap_or(to);
     RealFs.create_dir_all(above)?;
     let python = python();
     let status = Command::new(&python)
         // Isolated, so that no file of the current folder takes the place of a standard module.
         .args(["-I", "-c", LOAD])
         .args(MODULES.iter().flat_map(|(name, source)| [name, source]))
-        .args([to.as_str(), RELEASE, form])
+        .args([to.as_str(), release, form])
         .status()
         .map_err(|error| {
             let message = format!("`{python}` cannot be started: {error}");
             CliError::failed(message, "install Python 3, or activate an environment with it")
         })?;
-    if status.success() && torch::is_whole(&to.join("torch")) {
-        program.tell("ready: `throstle doctor` checks the worker");
-        Ok(Exit::Done)
-    } else {
-        Ok(Exit::Failed)
-    }
+    Ok(status.success())
 }
 
 /// The Python of the active environment, or of the environment of this program, or the one on the

@@ -7,6 +7,7 @@ pub mod init;
 pub mod libtorch;
 pub mod manual;
 pub mod new_stage;
+pub mod player;
 pub mod templates;
 pub mod torch;
 pub mod worker;

@@ -69,10 +69,15 @@ pub fn command() -> WorkerCommand {
 
 /// The folder of the libtorch that `throstle setup` fetches.
 pub fn private_torch() -> Option<Utf8PathBuf> {
+    Some(data_folder()?.join(format!("torch-{RELEASE}")))
+}
+
+/// The folder for what `throstle setup` fetches.
+pub fn data_folder() -> Option<Utf8PathBuf> {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| value.starts_with('/'));
     let data = variable("XDG_DATA_HOME").map(Utf8PathBuf::from);
     let data = data.or_else(|| Some(Utf8PathBuf::from(variable("HOME")?).join(".local/share")));
-    Some(data?.join("throstle").join(format!("torch-{RELEASE}")))
+    Some(data?.join("throstle"))
 }
 
 /// The path in the variable, else beside this program, else in the package of its environment, else

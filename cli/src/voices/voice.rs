@@ -2,6 +2,7 @@
 
 mod advice;
 mod encoded;
+mod graph;
 mod place;
 mod published;
 mod reading;
@@ -22,6 +23,7 @@ use stage_core::{
     Batching, FieldType, Fields, Item, NewValue, Output, ParameterValue, StageError, Value,
 };
 use stage_families::dropped::Dropped;
+use stage_speech::text::reader::Reader;
 use std::sync::Arc;
 use tempfile::TempDir;
 
@@ -30,9 +32,11 @@ use crate::error::CliError;
 use crate::project::Program;
 pub use advice::{advice, lacking, training};
 pub use encoded::CompressedFormat;
+use graph::GraphSpeaker;
 pub use place::VoicePlace;
-use reading::Reading;
+use place::{VoiceSource, VoiceStage};
 pub use reading::{ON_UNKNOWN, ReadingError, Sentence, all_dropped};
+use reading::{Reading, WRITE_OUT};
 pub use sentences::sentences;
 pub use sound::{Sound, play_bytes};
 use speakers::Speakers;
@@ -59,10 +63,16 @@ pub struct Voice {
     /// None in tests.
     reading: Option<Arc<Reading>>,
     on_unknown: OnUnknown,
-    /// Its number in [`Voices`].
-    number: usize,
+    model: VoiceModel,
     /// Sentences that it speaks at once.
     pub batch: usize,
+}
+
+/// What speaks a voice: a stage of the worker or a graph, by its number in [`Voices`].
+#[derive(Clone, Copy, Debug)]
+enum VoiceModel {
+    Stage(usize),
+    Graph(usize),
 }
 
 /// The wishes for a sentence.
@@ -74,9 +84,10 @@ pub struct Manner {
     pub on_unknown: Option<OnUnknown>,
 }
 
-/// Voices in one worker.
+/// Voices in one worker, and graphs in this process.
 pub struct Voices {
     standing: StageWorker,
+    graphs: Vec<GraphSpeaker>,
     pub voices: Vec<Voice>,
     /// For working files of the stages before. Removed after their processes are gone.
     folder: TempDir,
@@ -104,50 +115,29 @@ impl Voices {
         let engine = program.engine(options.threads, false);
         let mut voices = Voices {
             standing: StageWorker::new(engine.clone(), stop.clone()),
+            graphs: Vec::new(),
             voices: Vec::new(),
             folder: tempfile::tempdir()
                 .map_err(CliError::process("make a folder for temporary files"))?,
         };
         let mut refusals = Vec::new();
         for place in places {
-            let cache =
-                Cache::open(&place.project.cache_folder, Arc::new(RealFs), Access::ReadOnly)?;
-            let (pipeline, spec) = (&place.project.pipeline, place.spec()?);
-            let folder = voices.folder.path();
-            let folder = Utf8Path::from_path(folder).ok_or_else(|| not_utf8(folder))?;
-            let mut prepared = prepared(&engine, pipeline, &cache, spec, folder)?;
-            for (stage, run) in &prepared.earlier {
-                program.warn(&format!(
-                    "`{stage}` is not up to date: `{}` speaks with its output of run {run}; \
-                     `throstle run {} {stage}` brings it up to date",
-                    place.name, pipeline.file
-                ));
-            }
             if voices.voices.iter().any(|voice| voice.name == place.name) {
                 return Err(CliError::usage(
                     format!("two voices have the name `{}`", place.name),
                     "give one of them another name: `NAME=VOICE`",
                 ));
             }
-            let index = Arc::new(StatIndex::load(&cache)?);
-            let store = Store::new(cache, &pipeline.base, index);
-            let speakers = Speakers::of(&prepared.setup, &store);
-            let advice = if place.is_published() {
-                "write them out in the text".to_owned()
-            } else {
-                advice(pipeline, spec)
+            let refusal = match &place.source {
+                VoiceSource::Stage(stage) => {
+                    voices.add_stage(program, &engine, (&place.name, stage), options)?
+                }
+                VoiceSource::Graph(graph) => {
+                    let speaker = GraphSpeaker::start(graph, options, stop)?;
+                    voices.add_graph(program, (&place.name, speaker), options)?
+                }
             };
-            let mut own = options.clone();
-            if let Some(wished) = &options.speaker
-                && let Err(refusal) = require_speaker(place, &speakers, wished)
-            {
-                refusals.push(refusal);
-                own.speaker = None;
-            }
-            let chosen = prepared.setup.parameters.text(ON_UNKNOWN).ok().and_then(OnUnknown::read);
-            own.on_unknown = own.on_unknown.or(chosen);
-            let reading = Reading::of(prepared.chain.clone(), &mut prepared.setup, &store, advice);
-            voices.add(place.name.clone(), spec, prepared, (speakers.names, reading), &own);
+            refusals.extend(refusal);
         }
         if options.language.is_some() {
             for voice in voices.voices.iter().filter(|voice| !voice.can(LANGUAGE)) {
@@ -163,6 +153,79 @@ impl Voices {
         } else {
             Ok(voices)
         }
+    }
+
+    /// Adds a stage that speaks; the reason if it lacks the wished speaker.
+    fn add_stage(
+        &mut self,
+        program: &Program,
+        engine: &Engine,
+        (name, stage): (&str, &VoiceStage),
+        options: &VoiceOptions,
+    ) -> Result<Option<CliError>, CliError> {
+        let cache = Cache::open(&stage.project.cache_folder, Arc::new(RealFs), Access::ReadOnly)?;
+        let (pipeline, spec) = (&stage.project.pipeline, stage.spec()?);
+        let folder = self.folder.path();
+        let folder = Utf8Path::from_path(folder).ok_or_else(|| not_utf8(folder))?;
+        let mut prepared = prepared(engine, pipeline, &cache, spec, folder)?;
+        for (earlier, run) in &prepared.earlier {
+            program.warn(&format!(
+                "`{earlier}` is not up to date: `{name}` speaks with its output of run {run}; \
+                 `throstle run {} {earlier}` brings it up to date",
+                pipeline.file
+            ));
+        }
+        if options.seed.is_some() {
+            program.warn(&format!("`--seed` has no effect on `{name}`: its stage has a seed"));
+        }
+        let index = Arc::new(StatIndex::load(&cache)?);
+        let store = Store::new(cache, &pipeline.base, index);
+        let speakers = Speakers::of(&prepared.setup, &store);
+        let advice = match stage.is_published() {
+            true => WRITE_OUT.to_owned(),
+            false => advice(pipeline, spec),
+        };
+        let mut own = options.clone();
+        let wished = options.speaker.as_deref();
+        let refusal =
+            wished.and_then(|wished| require_speaker((name, stage), spec, &speakers, wished).err());
+        if refusal.is_some() {
+            own.speaker = None;
+        }
+        let chosen = prepared.setup.parameters.text(ON_UNKNOWN).ok().and_then(OnUnknown::read);
+        own.on_unknown = own.on_unknown.or(chosen);
+        let reading = Reading::of(prepared.chain.clone(), &mut prepared.setup, &store, advice);
+        self.add(name.to_owned(), spec, prepared, (speakers.names, reading), &own);
+        Ok(refusal)
+    }
+
+    /// Adds a graph; the reason if it lacks the wished speaker.
+    fn add_graph(
+        &mut self,
+        program: &Program,
+        (name, speaker): (&str, GraphSpeaker),
+        options: &VoiceOptions,
+    ) -> Result<Option<CliError>, CliError> {
+        let phonemiser = speaker.phonemiser(program).map_err(|error| failed(name, &error))?;
+        let reader = Reader::Model(Box::new(speaker.files.tokenizer.clone()));
+        let speakers = speaker.speakers();
+        let wished = options.speaker.as_deref();
+        let refusal = wished.and_then(|wished| speakers.require(name, wished).err());
+        let wished = options.speaker.clone().filter(|_| refusal.is_none());
+        self.voices.push(Voice {
+            name: name.to_owned(),
+            reads: speaker.reads(),
+            speaker: wished.or_else(|| speakers.names.first().cloned()),
+            language: None,
+            speakers: speakers.names,
+            reading: Some(Arc::new(Reading::of_graph(phonemiser, reader))),
+            on_unknown: options.on_unknown.unwrap_or(OnUnknown::Fail),
+            license: None,
+            batch: 1,
+            model: VoiceModel::Graph(self.graphs.len()),
+        });
+        self.graphs.push(speaker);
+        Ok(refusal)
     }
 
     fn add(
@@ -200,19 +263,26 @@ impl Voices {
             on_unknown: options.on_unknown.unwrap_or(OnUnknown::Fail),
             license: (!licenses.is_empty()).then(|| licenses.join(", ")),
             batch: batch.ok().and_then(|batch| usize::try_from(batch).ok()).unwrap_or(1).max(1),
-            number: self.standing.add(prepared),
+            model: VoiceModel::Stage(self.standing.add(prepared)),
         });
     }
 
     /// Speaks sentences that [`Voice::read`] has read, each on its own.
     pub fn speak(&mut self, voice: usize, items: &[Item]) -> Results {
-        self.standing.process(self.voices[voice].number, items)
+        match self.voices[voice].model {
+            VoiceModel::Stage(number) => self.standing.process(number, items),
+            VoiceModel::Graph(number) => self.graphs[number].process(items),
+        }
     }
 
-    /// Starts the worker and opens all voices.
+    /// Starts the worker, if a voice needs it, and opens all voices.
     pub fn open(&mut self) -> Result<(), CliError> {
         for voice in &self.voices {
-            self.standing.open(voice.number).map_err(|error| failed(&voice.name, &error))?;
+            let opened = match voice.model {
+                VoiceModel::Stage(number) => self.standing.open(number),
+                VoiceModel::Graph(number) => self.graphs[number].open().map(|_| ()),
+            };
+            opened.map_err(|error| failed(&voice.name, &error))?;
         }
         Ok(())
     }
@@ -271,18 +341,23 @@ impl Voice {
 }
 
 /// Fails if neither the sentences of a voice nor its pipeline choose this speaker.
-fn require_speaker(place: &VoicePlace, speakers: &Speakers, wished: &str) -> Result<(), CliError> {
-    let (pipeline, spec) = (&place.project.pipeline, place.spec()?);
+fn require_speaker(
+    (name, stage): (&str, &VoiceStage),
+    spec: &StageSpec,
+    speakers: &Speakers,
+    wished: &str,
+) -> Result<(), CliError> {
+    let pipeline = &stage.project.pipeline;
     let reads = spec.kind.input(ITEMS).map_or(&[][..], |port| port.may_read);
     if reads.iter().any(|(field, _)| *field == SPEAKER) {
-        return speakers.require(&place.name, wished);
+        return speakers.require(name, wished);
     }
     let is_chosen =
         |stage: &StageSpec| stage.parameters.text(SPEAKER).is_ok_and(|speaker| speaker == wished);
     if pipeline.with_upstream(&[spec.id]).into_iter().any(|id| is_chosen(pipeline.stage(id))) {
         Ok(())
     } else {
-        Speakers::one().require(&place.name, wished)
+        Speakers::one().require(name, wished)
     }
 }
 
@@ -345,7 +420,7 @@ impl Voice {
             language: None,
             reading: None,
             on_unknown: OnUnknown::Fail,
-            number: 0,
+            model: VoiceModel::Stage(0),
             batch: 1,
         }
     }

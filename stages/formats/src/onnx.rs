@@ -3,8 +3,10 @@
 //! A graph is a list of nodes, each with named inputs and outputs. Constants are shared if they are
 //! small and equal. Nothing here knows a model.
 
+mod graph_parts;
 mod messages;
 mod read;
+mod wire;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,6 +15,7 @@ use prost::Message;
 
 use crate::error::FormatError;
 use crate::tensor::{Dtype, Tensor, TensorInfo};
+pub use graph_parts::{GraphNode, GraphParts};
 use messages as proto;
 pub use read::OnnxFile;
 

@@ -14,6 +14,9 @@ use throstle_tests::modules::{Modules, circles};
 mod names;
 mod release;
 
+/// The package that opens onnxruntime, and its only user, which the worker does not link.
+const PLAYER: (&str, &str) = ("ort", "stage-player");
+
 /// The packages that link libtorch.
 const LIBTORCH: [&str; 2] = ["tch", "torch-sys"];
 const WORKER: &str = "stage-torch";
@@ -102,6 +105,22 @@ fn no_package_but_the_worker_reaches_libtorch() {
 }
 
 #[test]
+fn the_worker_does_not_reach_the_player_and_the_player_links_no_library() {
+    let packages = Packages::read();
+    let (library, player) = PLAYER;
+    assert!(!packages.reach(WORKER).contains(library), "`{WORKER}` depends on `{library}`");
+    let users = packages.all.iter().filter(|(_, dependencies)| dependencies.contains(library));
+    assert_eq!(users.map(|(user, _)| user.as_str()).collect::<Vec<_>>(), [player]);
+    let manifest = document("Cargo.toml");
+    let line = manifest.lines().find(|line| line.starts_with("ort = ")).unwrap();
+    assert!(
+        line.contains("default-features = false") && line.contains("\"load-dynamic\""),
+        "{line}"
+    );
+    assert!(!line.contains("download"), "{line}");
+}
+
+#[test]
 fn nothing_depends_on_the_worker() {
     let packages = Packages::read();
     for (package, dependencies) in &packages.all {
@@ -122,7 +141,7 @@ fn dependencies_point_one_way() {
         "stage-formats",
         "stage-families",
     ];
-    let expected: [(&str, &[&[&str]]); 16] = [
+    let expected: [(&str, &[&[&str]]); 17] = [
         ("throstle-cache", &[]),
         ("server", &[]),
         ("stage-signal", &[]),
@@ -134,11 +153,15 @@ fn dependencies_point_one_way() {
         ("stage-formats", &[&["throstle-cache", "throstle-stage-core"]]),
         ("stage-families", &[&["throstle-cache", "throstle-stage-core", "stage-formats"]]),
         ("stage-speech", &[&STAGES]),
+        ("stage-player", &[&STAGES]),
         ("stage-torch", &[&STAGES, &["stage-worker"]]),
         ("manifest", &[&STAGES, &["remote"]]),
         ("engine", &[&STAGES, &["stage-worker", "remote", "manifest"]]),
         ("view", &[&STAGES, &["stage-speech", "engine"]]),
-        ("cli", &[&STAGES, &["stage-speech", "remote", "engine", "view", "server"]]),
+        (
+            "cli",
+            &[&STAGES, &["stage-speech", "stage-player", "remote", "engine", "view", "server"]],
+        ),
     ];
     for (member, allowed) in expected {
         let linked = packages.members_in(member);
@@ -231,7 +254,7 @@ fn a_module_is_named_wherever_a_path_begins_with_the_crate() {
 }
 
 /// The folders of the packages with code.
-const MEMBERS: [&str; 17] = [
+const MEMBERS: [&str; 18] = [
     "cache",
     "stages/core",
     "stages/expression",
@@ -241,6 +264,7 @@ const MEMBERS: [&str; 17] = [
     "stages/formats",
     "stages/families",
     "stages/speech",
+    "stages/player",
     "stages/torch",
     "remote",
     "manifest",

@@ -5,6 +5,7 @@ use camino::{Utf8Path, Utf8PathBuf};
 use engine::manifest::{FILE_NAME as MANIFEST, suggestion};
 use engine::pipeline::{ITEMS, Reference, StageSpec};
 use stage_core::PortType;
+use stage_player::VoiceFiles;
 use view::escape::clean;
 
 use super::published;
@@ -12,6 +13,8 @@ use crate::arguments::{Settings, VoiceOptions};
 use crate::error::CliError;
 use crate::named;
 use crate::project::{Program, Project};
+use crate::setup::player::player;
+use crate::setup::worker;
 
 /// The port of a stage that speaks for its model.
 const MODEL: &str = "model";
@@ -21,8 +24,19 @@ const HELP: &str = "name a folder of `model.export`, or `PIPELINE:STAGE`";
 pub struct VoicePlace {
     /// The name in requests.
     pub name: String,
+    pub source: VoiceSource,
+}
+
+/// What speaks.
+pub enum VoiceSource {
+    Stage(VoiceStage),
+    /// A graph, in this process.
+    Graph(Utf8PathBuf),
+}
+
+/// A stage that speaks.
+pub struct VoiceStage {
     pub project: Project,
-    /// The stage that speaks.
     stage: String,
     /// For published files: the files and folders that the person named.
     published: Option<Vec<Utf8PathBuf>>,
@@ -54,15 +68,7 @@ impl VoicePlace {
             || RealFs.metadata(&path.join(MANIFEST)).is_ok();
         let mut place = match (is_pipeline, stage) {
             (true, stage) => of_pipeline(program, path, stage, &options.settings)?,
-            (false, None) => {
-                let (project, stage) = published::project(program, path, options)?;
-                let name =
-                    if published::is_graph(path) { path.file_stem() } else { path.file_name() };
-                let name = name.unwrap_or("voice").to_owned();
-                let named = [Some(path), options.reference.as_ref(), options.codec.as_ref()];
-                let published = Some(named.into_iter().flatten().cloned().collect());
-                VoicePlace { name, project, stage, published }
-            }
+            (false, None) => of_files(program, path, options)?,
             (false, Some(_)) => {
                 let message = format!("`{path}` is not a pipeline, so it has no stages");
                 return Err(CliError::usage(message, "leave out the colon and the text after it"));
@@ -77,12 +83,20 @@ impl VoicePlace {
     /// Refuses a file for sounds that the voice is made of, or that is in a cache.
     pub fn refuse(&self, file: &Utf8Path) -> Result<(), CliError> {
         named::refuse_caches(file)?;
-        match &self.published {
-            Some(files) => named::refuse_sources(file, files.iter().cloned()),
-            None => self.project.refuse_sources(file),
+        match &self.source {
+            VoiceSource::Graph(graph) => {
+                let beside = VoiceFiles::description_of(graph);
+                named::refuse_sources(file, [graph.clone(), beside])
+            }
+            VoiceSource::Stage(VoiceStage { published: Some(files), .. }) => {
+                named::refuse_sources(file, files.iter().cloned())
+            }
+            VoiceSource::Stage(stage) => stage.project.refuse_sources(file),
         }
     }
+}
 
+impl VoiceStage {
     /// Tests if it is a folder of files, which has no stages that a person could change.
     pub fn is_published(&self) -> bool {
         self.published.is_some()
@@ -91,6 +105,41 @@ impl VoicePlace {
     pub fn spec(&self) -> Result<&StageSpec, CliError> {
         self.project.stage(&self.stage)
     }
+}
+
+/// Published files: a graph with its description, if there is a library that plays it, or weights.
+fn of_files(
+    program: &Program,
+    path: &Utf8Path,
+    options: &VoiceOptions,
+) -> Result<VoicePlace, CliError> {
+    let is_graph = published::is_graph(path);
+    let name = if is_graph { path.file_stem() } else { path.file_name() };
+    let name = name.unwrap_or("voice").to_owned();
+    let graph = if is_graph { Some(path.to_owned()) } else { VoiceFiles::graph_in(path) };
+    if let Some(graph) = graph
+        && is_played(program)?
+    {
+        return Ok(VoicePlace { name, source: VoiceSource::Graph(graph) });
+    }
+    let (project, stage) = published::project(program, path, options)?;
+    let named = [Some(path), options.reference.as_deref(), options.codec.as_deref()];
+    let published = Some(named.into_iter().flatten().map(Utf8Path::to_owned).collect());
+    Ok(VoicePlace { name, source: VoiceSource::Stage(VoiceStage { project, stage, published }) })
+}
+
+/// Tests if there is a library that plays graphs. Without one, the worker has to be there.
+fn is_played(program: &Program) -> Result<bool, CliError> {
+    let Err(why) = player() else { return Ok(true) };
+    let worker = worker::command();
+    let has_worker = worker.program.is_some_and(|path| RealFs.exists(&path).unwrap_or(false));
+    if !has_worker || worker.lacks.is_some() {
+        let message = format!("no library speaks with this voice: {why}");
+        let help = "`throstle setup --player` fetches it (20 MB); or set ORT_DYLIB_PATH to it";
+        return Err(CliError::failed(message, help));
+    }
+    program.tell(&format!("{why}; speaking with libtorch"));
+    Ok(false)
 }
 
 /// A place as it is written.
@@ -122,20 +171,26 @@ impl PlaceText {
     }
 }
 
+/// A stage of a pipeline.
+fn staged(name: String, project: Project, stage: String) -> VoicePlace {
+    let source = VoiceSource::Stage(VoiceStage { project, stage, published: None });
+    VoicePlace { name, source }
+}
+
 fn of_pipeline(
     program: &Program,
     path: &Utf8Path,
     stage: Option<&str>,
     settings: &Settings,
 ) -> Result<VoicePlace, CliError> {
-    let (project, published) = (program.load(path, settings)?, None);
+    let project = program.load(path, settings)?;
     let speaking: Vec<&StageSpec> =
         project.pipeline.stages.iter().filter(|spec| spec.kind.speaks()).collect();
     let Some(stage) = stage else {
         return match speaking.as_slice() {
             [one] => {
                 let stage = one.name.clone();
-                Ok(VoicePlace { name: stage.clone(), project, stage, published })
+                Ok(staged(stage.clone(), project, stage))
             }
             [] => Err(silent(path)),
             several => {
@@ -150,7 +205,7 @@ fn of_pipeline(
     let spec = project.stage(stage)?;
     let name = stage.to_owned();
     if spec.kind.speaks() {
-        return Ok(VoicePlace { name, project, stage: stage.to_owned(), published });
+        return Ok(staged(name, project, stage.to_owned()));
     }
     let (speaker, port, is_wired) = speaking
         .iter()
@@ -165,12 +220,12 @@ fn of_pipeline(
         })?;
     let speaking = speaker.name.clone();
     if is_wired {
-        return Ok(VoicePlace { name, project, stage: speaking, published });
+        return Ok(staged(name, project, speaking));
     }
     let mut settings = settings.clone();
     settings.set.push(format!("stage.{speaking}.{port}={stage}"));
     let project = program.load(path, &settings)?;
-    Ok(VoicePlace { name, project, stage: speaking, published })
+    Ok(staged(name, project, speaking))
 }
 
 /// The port of a stage that takes the model of another, and whether it already does.

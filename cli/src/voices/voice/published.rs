@@ -93,13 +93,18 @@ fn home(
         Some(file) => short(format!("{}/{file} {:?}", published.folder, published.codec)),
     };
     let voice = short(format!("{published:?} {reference:?} {:?}", options.reference_text));
+    Ok(user_cache()?.join("voices").join(model).join(voice))
+}
+
+/// The folder for what is made once of files that are no pipeline.
+pub fn user_cache() -> Result<Utf8PathBuf, CliError> {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let cache = variable("XDG_CACHE_HOME").map(Utf8PathBuf::from);
     let cache = cache.or_else(|| Some(Utf8PathBuf::from(variable("HOME")?).join(".cache")));
     let cache = cache.ok_or_else(|| {
         CliError::failed("no folder for the imported model", "set `XDG_CACHE_HOME`")
     })?;
-    Ok(cache.join("throstle/voices").join(model).join(voice))
+    Ok(cache.join("throstle"))
 }
 
 /// A corpus of one recording.

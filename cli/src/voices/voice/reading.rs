@@ -5,7 +5,10 @@ use std::fmt;
 
 use engine::run::stage_worker::Chain;
 use engine::store::Store;
-use stage_core::{Fields, Item, ParameterValue, Setup, StageError};
+use stage_core::{
+    Detached, Fields, Item, ItemJob, NewValue, Output, ParameterValue, Reject, Setup, StageError,
+    Value,
+};
 use stage_families::dropped::{self, Dropped, listed};
 use stage_speech::text::audit::ClipText;
 use stage_speech::text::reader::Reader;
@@ -16,7 +19,8 @@ use crate::arguments::OnUnknown;
 /// The parameter of stages that speak, and the field of requests.
 pub const ON_UNKNOWN: &str = "on_unknown";
 const MODEL: &str = "model";
-const MISREAD_ADVICE: &str = "write them out in the text";
+/// Advice for what a model does not read.
+pub const WRITE_OUT: &str = "write them out in the text";
 
 /// A sentence as it arrives at the stage that speaks.
 #[derive(Debug)]
@@ -37,8 +41,15 @@ pub enum ReadingError {
     Stage(StageError),
 }
 
+/// The stages that a sentence comes through.
+enum TextPath {
+    Pipeline(Chain),
+    /// One that writes phonemes, if any.
+    Graph(Option<Box<dyn ItemJob>>),
+}
+
 pub struct Reading {
-    chain: Chain,
+    path: TextPath,
     /// None for a model that reads every character, such as one of bytes.
     reader: Option<Reader>,
     /// Where to add a stage that writes texts in the characters of the model.
@@ -61,12 +72,18 @@ impl Reading {
             let report = ParameterValue::Text("report".to_owned());
             setup.parameters.0.insert(ON_UNKNOWN.to_owned(), report);
         }
-        Reading { chain, reader, advice }
+        Reading { path: TextPath::Pipeline(chain), reader, advice }
+    }
+
+    /// The reading of a graph.
+    pub fn of_graph(phonemiser: Option<Box<dyn ItemJob>>, reader: Reader) -> Reading {
+        let advice = WRITE_OUT.to_owned();
+        Reading { path: TextPath::Graph(phonemiser), reader: Some(reader), advice }
     }
 
     /// The sentence behind the text stages.
     pub fn read(&self, item: Item, on_unknown: OnUnknown) -> Result<Sentence, ReadingError> {
-        let item = match self.chain.apply(item).map_err(ReadingError::Stage)? {
+        let item = match self.path.apply(item).map_err(ReadingError::Stage)? {
             Ok(item) => item,
             Err(reject) => return Err(ReadingError::Text(reject.reason)),
         };
@@ -82,7 +99,7 @@ impl Reading {
                 "the model reads the parts of {} as numbers of their own",
                 misread.join(", ")
             );
-            return Err(ReadingError::Lost { why, advice: MISREAD_ADVICE.to_owned() });
+            return Err(ReadingError::Lost { why, advice: WRITE_OUT.to_owned() });
         }
         if on_unknown == OnUnknown::Fail && !lost.is_empty() {
             let why = format!("the model does not know {}", listed(&lost));
@@ -112,6 +129,30 @@ impl Reading {
         let reader = self.reader.as_ref().filter(|reader| !reader.needs_uroman(clip.text));
         reader.and_then(|reader| reader.unknown(&clip).ok()).unwrap_or_default()
     }
+}
+
+impl TextPath {
+    fn apply(&self, item: Item) -> Result<Result<Item, Reject>, StageError> {
+        match self {
+            TextPath::Pipeline(chain) => chain.apply(item),
+            TextPath::Graph(None) => Ok(Ok(item)),
+            TextPath::Graph(Some(job)) => {
+                let items = std::slice::from_ref(&item);
+                let made = job.process(items, &mut Detached::default())?.into_iter().next();
+                Ok(made.map_or(Ok(item.clone()), |made| made.map(|made| with_texts(item, made))))
+            }
+        }
+    }
+}
+
+/// An item with the texts that a stage has made.
+fn with_texts(mut item: Item, made: Output) -> Item {
+    for (name, value) in made.values {
+        if let NewValue::Text(text) = value {
+            item.fields.set(name, Value::text(text));
+        }
+    }
+    item
 }
 
 /// The tokenizer of a model, if it has one of characters or pieces.

@@ -35,7 +35,7 @@ pub use config::VitsConfig;
 pub use fresh::config as fresh_config;
 pub use names::{from_original, is_projection, of_original_discriminator, plain_name};
 pub use original::{is_original, read_original};
-pub use piper::{DESCRIPTION_SUFFIX, reads_phonemes};
+pub use piper::{DESCRIPTION_SUFFIX, VoiceDescription, describe, reads_phonemes};
 pub use speakers::{SPEAKERS_FILE, config_for_speakers, read_speakers, write_speakers};
 pub use tensors::{DISCRIMINATOR_PREFIX, is_normed, is_normed_in_transformers};
 pub use tokenizer::{PHONEMES, PHONEMISE, Phonemes, ROMANISE, Tokens, VitsTokenizer};

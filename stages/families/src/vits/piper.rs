@@ -79,6 +79,57 @@ pub struct PiperVoice {
     pub speakers: Option<Vec<String>>,
 }
 
+/// The description of a voice, for players of its graph.
+#[derive(Debug)]
+pub struct VoiceDescription {
+    pub vocabulary: Vec<u8>,
+    pub tokenizer_config: Vec<u8>,
+    pub num_speakers: u64,
+    /// The names of the speakers by number, if all have one.
+    pub speakers: Option<Vec<String>>,
+    /// Samples a second.
+    pub sampling_rate: u32,
+    pub noise_scale: f64,
+    pub length_scale: f64,
+    pub noise_scale_duration: f64,
+}
+
+/// The sampling rates of voices.
+const SAMPLING_RATES: std::ops::RangeInclusive<i64> = 1_000..=384_000;
+
+/// Reads a description without its graph.
+///
+/// # Errors
+///
+/// If it is damaged or unsupported.
+pub fn describe(description: &[u8]) -> Result<VoiceDescription, FormatError> {
+    let description = Description::read(description)?;
+    let num_speakers = description.num_speakers.unwrap_or(1).max(1);
+    let rate = description.audio.sample_rate;
+    let sampling_rate = u32::try_from(rate).ok().filter(|_| SAMPLING_RATES.contains(&rate));
+    let Inference { noise_scale, length_scale, noise_w } = description.inference;
+    let is_scale = |scale: f64| scale.is_finite() && scale >= 0.0;
+    if !is_scale(noise_scale)
+        || !is_scale(noise_w)
+        || !is_scale(length_scale)
+        || length_scale == 0.0
+    {
+        return Err(refused("`inference` has a scale that is negative, or a length of 0"));
+    }
+    Ok(VoiceDescription {
+        vocabulary: description.vocabulary(description.num_symbols.unwrap_or(i64::MAX))?,
+        tokenizer_config: description.tokenizer_config()?,
+        num_speakers: num_speakers.unsigned_abs(),
+        speakers: description.speakers(num_speakers),
+        sampling_rate: sampling_rate.ok_or_else(|| {
+            refused(format!("`sample_rate` is {rate}, expected 1,000 to 384,000"))
+        })?,
+        noise_scale,
+        length_scale,
+        noise_scale_duration: noise_w,
+    })
+}
+
 /// The description of a voice is beside its graph, with this ending behind the whole name.
 pub const DESCRIPTION_SUFFIX: &str = ".json";
 
@@ -115,8 +166,7 @@ pub fn named(graph: &mut OnnxFile) -> Result<(), FormatError> {
 ///
 /// If one of them is damaged or unsupported, or they do not belong together.
 pub fn voice(graph: &OnnxFile, description: &[u8]) -> Result<PiperVoice, FormatError> {
-    let description: Description =
-        serde_json::from_slice(description).map_err(|error| refused(error.to_string()))?;
+    let description = Description::read(description)?;
     let config = Sizes::of(graph).config(&description)?;
     described(config, &description)
 }
@@ -127,8 +177,7 @@ pub fn voice(graph: &OnnxFile, description: &[u8]) -> Result<PiperVoice, FormatE
 ///
 /// Those of [`voice`].
 pub fn checkpoint(settings: &Value, description: &[u8]) -> Result<PiperVoice, FormatError> {
-    let description: Description =
-        serde_json::from_slice(description).map_err(|error| refused(error.to_string()))?;
+    let description = Description::read(description)?;
     let config = read_checkpoint(settings)?;
     let config = VitsConfig {
         sampling_rate: description.audio.sample_rate,
@@ -165,6 +214,10 @@ fn described(config: VitsConfig, description: &Description) -> Result<PiperVoice
 }
 
 impl Description {
+    fn read(bytes: &[u8]) -> Result<Description, FormatError> {
+        serde_json::from_slice(bytes).map_err(|error| refused(error.to_string()))
+    }
+
     fn id(&self, symbol: &str) -> Result<i64, FormatError> {
         match self.phoneme_id_map.get(symbol).map(Vec::as_slice) {
             Some([id]) => Ok(*id),

@@ -103,6 +103,15 @@ pub struct TensorProto {
     pub data_location: i32,
 }
 
+/// The part of a tensor that tells where its values are.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct TensorHead {
+    #[prost(string, tag = "8")]
+    pub name: String,
+    #[prost(int32, tag = "14")]
+    pub data_location: i32,
+}
+
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ValueInfo {
     #[prost(string, tag = "1")]
