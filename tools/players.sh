@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs in `.players` the programs that run exported graphs, use the server and decode recordings, and prints the
-# Python that has them: onnxruntime, sherpa-onnx and piper-tts for exported graphs, a published voice of Piper (63 MB), OpenAI's client for
-# `throstle serve`, and ffmpeg. With npm, also OpenAI's client for Node, into `.players/node`. Only tests use them;
-# without them, those tests say that they are skipped.
+# Python that has them: onnxruntime, sherpa-onnx and piper-tts for exported graphs, a published voice of Piper (63 MB),
+# OpenAI's client for `throstle serve`, and ffmpeg. With npm, also OpenAI's client for Node, into `.players/node`; with
+# root and apt, espeak-ng. Only tests use them; without them, those tests say that they are skipped.
 #
 # The path of Python goes to stdout, everything else to stderr.
 set -euo pipefail
@@ -23,6 +23,13 @@ if [ "$(cat "$home/wanted" 2>/dev/null)" != "$wanted" ]; then
         fail "the packages could not be installed"
     # Written last, so that an interrupted installation is repeated.
     printf '%s\n' "$wanted" > "$home/wanted"
+fi
+# Phonemes for voices of Piper.
+if ! command -v espeak-ng >/dev/null; then
+    { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null &&
+        { apt-get install -y --no-install-recommends espeak-ng ||
+            { apt-get update && apt-get install -y --no-install-recommends espeak-ng; }; }; } >&2 ||
+        printf 'players: left out, since it cannot be installed: espeak-ng\n' >&2
 fi
 client=openai@7.57.0
 if [ "$(cat "$home/node/wanted" 2>/dev/null)" != "$client" ]; then

@@ -439,7 +439,7 @@ pub struct Setup {
     /// With all libraries for CUDA (3 GB). Default where there is a GPU.
     #[arg(long)]
     pub cuda: bool,
-    /// Only onnxruntime (20 MB), which speaks with `.onnx` voices without libtorch.
+    /// Only onnxruntime (28 MB), which speaks with `.onnx` voices without libtorch.
     #[arg(long, conflicts_with_all = ["cpu", "cuda"])]
     pub player: bool,
     /// Fetch it again even if it is installed.

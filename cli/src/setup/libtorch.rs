@@ -69,7 +69,7 @@ fn player(program: &Program, again: bool) -> Result<Exit, CliError> {
         program.tell(&format!("onnxruntime {release} is already in `{place}`"));
         return Ok(Exit::Done);
     }
-    program.tell(&format!("downloading onnxruntime {release} (about 20 MB) to `{place}`"));
+    program.tell(&format!("downloading onnxruntime {release} (28 MB) to `{place}`"));
     if fetch(&to, release, PLAYER)? && has_player(&to) {
         program.tell("ready: `throstle say VOICE.onnx TEXT` speaks with it");
         Ok(Exit::Done)

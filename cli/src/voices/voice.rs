@@ -23,7 +23,6 @@ use stage_core::{
     Batching, FieldType, Fields, Item, NewValue, Output, ParameterValue, StageError, Value,
 };
 use stage_families::dropped::Dropped;
-use stage_speech::text::reader::Reader;
 use std::sync::Arc;
 use tempfile::TempDir;
 
@@ -196,35 +195,6 @@ impl Voices {
         own.on_unknown = own.on_unknown.or(chosen);
         let reading = Reading::of(prepared.chain.clone(), &mut prepared.setup, &store, advice);
         self.add(name.to_owned(), spec, prepared, (speakers.names, reading), &own);
-        Ok(refusal)
-    }
-
-    /// Adds a graph; the reason if it lacks the wished speaker.
-    fn add_graph(
-        &mut self,
-        program: &Program,
-        (name, speaker): (&str, GraphSpeaker),
-        options: &VoiceOptions,
-    ) -> Result<Option<CliError>, CliError> {
-        let phonemiser = speaker.phonemiser(program).map_err(|error| failed(name, &error))?;
-        let reader = Reader::Model(Box::new(speaker.files.tokenizer.clone()));
-        let speakers = speaker.speakers();
-        let wished = options.speaker.as_deref();
-        let refusal = wished.and_then(|wished| speakers.require(name, wished).err());
-        let wished = options.speaker.clone().filter(|_| refusal.is_none());
-        self.voices.push(Voice {
-            name: name.to_owned(),
-            reads: speaker.reads(),
-            speaker: wished.or_else(|| speakers.names.first().cloned()),
-            language: None,
-            speakers: speakers.names,
-            reading: Some(Arc::new(Reading::of_graph(phonemiser, reader))),
-            on_unknown: options.on_unknown.unwrap_or(OnUnknown::Fail),
-            license: None,
-            batch: 1,
-            model: VoiceModel::Graph(self.graphs.len()),
-        });
-        self.graphs.push(speaker);
         Ok(refusal)
     }
 

@@ -157,3 +157,76 @@ fn lengthened(node: &GraphNode, Reach { rate, positions }: Reach) -> Option<Reac
     let [stride, kernel] = [stride, kernel].map(|value| usize::try_from(value).unwrap_or_default());
     Some(Reach { rate: rate.checked_mul(stride)?, positions: positions * stride + kernel })
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::collections::BTreeMap;
+
+    use stage_formats::Tensor;
+    use stage_formats::onnx::{Attribute, Element, Graph, Size, Value, WeightType};
+
+    use super::*;
+
+    /// A graph that makes frames from a text, and twice as many samples from them; `last` adds to its end.
+    fn graph(pads: i64, last: &dyn Fn(&mut Graph, &Value, &Value) -> Value) -> GraphParts {
+        let mut graph = Graph::new(WeightType::F32);
+        let any = [Size::Fixed(1), Size::Fixed(1), Size::Named("T")];
+        let text = graph.input("input", Element::F32, &any);
+        let speaker = graph.input("sid", Element::F32, &[Size::Fixed(1)]);
+        let frames = graph.add("Exp", &[&text]);
+        let weight = |graph: &mut Graph, kernel: usize| {
+            let tensor = Tensor::from_f32([1, 1, kernel], &vec![0.5; kernel]).unwrap();
+            graph.weights(&tensor, 0).unwrap()
+        };
+        let integers = |values: &[i64]| Attribute::Integers(values.to_vec());
+        let conv = |graph: &mut Graph, x: &Value, kernel: usize, dilation: i64, pads: i64| {
+            let weight = weight(graph, kernel);
+            let attributes = [
+                ("kernel_shape", integers(&[kernel as i64])),
+                ("dilations", integers(&[dilation])),
+                ("pads", integers(&[pads, pads])),
+            ];
+            graph.with("Conv", &[x, &weight], &attributes)
+        };
+        let x = conv(&mut graph, &frames, 7, 1, 3);
+        let x = graph.add("Add", &[&x, &speaker]);
+        let x = graph.with("LeakyRelu", &[&x], &[("alpha", Attribute::Float(0.1))]);
+        let kernel = weight(&mut graph, 4);
+        let attributes = [
+            ("kernel_shape", integers(&[4])),
+            ("strides", integers(&[2])),
+            ("pads", integers(&[1, 1])),
+        ];
+        let x = graph.with("ConvTranspose", &[&x, &kernel], &attributes);
+        let x = conv(&mut graph, &x, 3, 2, pads);
+        let x = graph.add("Tanh", &[&x]);
+        let x = last(&mut graph, &x, &text);
+        graph.output("output", &x, Element::F32, &any);
+        let bytes = graph.write("test", &BTreeMap::new()).unwrap();
+        GraphParts::read(&bytes.into()).unwrap()
+    }
+
+    #[test]
+    fn the_margin_follows_from_the_convolutions() {
+        let plain = graph(2, &|_, x, _| x.clone());
+        let start = DecoderStart::find(&plain).unwrap();
+        // 3 frames are 6 samples, and 4 and 2 more.
+        assert_eq!((start.hop, start.margin), (2, 6));
+        assert_eq!(plain.needed_inputs(&[], &[&start.frames]), ["input"]);
+        assert_eq!(plain.needed_inputs(&[&start.frames], &["output"]), ["sid"]);
+    }
+
+    #[test]
+    fn what_depends_on_all_frames_is_no_decoder() {
+        let mean = |graph: &mut Graph, x: &Value, _: &Value| graph.add("ReduceMean", &[x]);
+        let text = |graph: &mut Graph, x: &Value, text: &Value| graph.add("Mul", &[x, text]);
+        assert_eq!(DecoderStart::find(&graph(2, &mean)), None);
+        assert_eq!(
+            DecoderStart::find(&graph(2, &text)),
+            None,
+            "the text reaches it by another way"
+        );
+        assert_eq!(DecoderStart::find(&graph(0, &|_, x, _| x.clone())), None, "it becomes shorter");
+    }
+}

@@ -1,7 +1,6 @@
 //! A graph that is open in onnxruntime.
 
 use camino::Utf8Path;
-use ort::ep;
 use ort::logging::LogLevel;
 use ort::session::Session;
 use ort::session::builder::{GraphOptimizationLevel, SessionBuilder};
@@ -64,14 +63,14 @@ impl OpenGraph {
     }
 }
 
-/// A builder without an arena, which would keep the memory of the longest sentence.
+/// A builder without plans of memory for each length, which only add up.
 fn builder(threads: usize, level: GraphOptimizationLevel) -> Result<SessionBuilder, StageError> {
-    let processor = ep::CPU::default().with_arena_allocator(false).build();
     let builder = Session::builder().map_err(failed)?;
     let builder = builder.with_log_level(LogLevel::Fatal).map_err(failed)?;
-    let builder = builder.with_execution_providers([processor]).map_err(failed)?;
     let builder = builder.with_intra_threads(threads).map_err(failed)?;
     let builder = builder.with_memory_pattern(false).map_err(failed)?;
+    // A thread that spins until its next part takes the time of a core from everything else, also from the other thread.
+    let builder = builder.with_intra_op_spinning(false).map_err(failed)?;
     builder.with_optimization_level(level).map_err(failed)
 }
 

@@ -9,8 +9,8 @@ use crate::noise;
 use crate::prepared::{DECODER, FIRST, GraphPlan, PreparedGraph};
 use crate::session::{InputValue, OpenGraph, OutputValue};
 
-/// The frames that the decoder gets at once: about two seconds. Memory grows with them, and so does the work on
-/// overlaps if they are fewer.
+/// The frames that the decoder gets at once: about two seconds. With more of them the memory grows, and the values
+/// between two layers leave the caches of the processor; with fewer, overlaps are more of the work.
 const FRAMES_AT_ONCE: usize = 192;
 /// Numbers of a list of noise: enough for the frames of a minute before any is used twice.
 const NOISE_FOR_A_TOKEN: usize = 192 * 4;

@@ -324,3 +324,16 @@ fn what_was_exported_is_imported_and_exported_to_the_byte() {
     let fields = stored(&mut bench, &again);
     assert_eq!(export(&mut bench, fields, &[]).unwrap(), files);
 }
+
+/// The whole way is in `stages/families/src/vits/checkpoint.rs`, part by part: its networks have fixed sizes of
+/// megabytes.
+#[test]
+fn a_checkpoint_of_the_trainer_of_piper_is_known_by_its_networks_and_needs_its_settings() {
+    let names =
+        ["model_g.enc_p.emb.weight", "model_g.enc_q.pre.bias", "model_g.flow.flows.0.pre.bias"];
+    let tensor = generator().into_values().next().unwrap();
+    let tensors: Tensors =
+        names.iter().map(|name| (format!("state_dict.{name}"), tensor.clone())).collect();
+    let error = failure(&around(("epoch=3-step=10.ckpt", pth(&tensors))), &[]);
+    assert!(error.contains("the checkpoint has no `hyper_parameters`"), "{error}");
+}

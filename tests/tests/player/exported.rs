@@ -1,9 +1,11 @@
 //! Graphs that this project exports, without libtorch, against the sound of the stage.
 
+use std::process::Command;
+
 use serde_json::Value;
 use throstle_tests::Project;
 
-use crate::support::{library, samples, throstle, told};
+use crate::support::{DESCRIPTION, GRAPH, PublishedVoice, library, samples, throstle, told};
 
 const PIPELINE: &str = r#"
 [pipeline]
@@ -79,5 +81,72 @@ fn an_exported_graph_speaks_like_its_stage() {
             let worst = own.iter().zip(&expected).map(|(one, other)| one.abs_diff(*other)).max();
             assert!(worst.unwrap() <= 5, "{voice} {text}: {worst:?}");
         }
+    }
+}
+
+const IMPORTED: &str = r#"
+[pipeline]
+name = "again"
+
+[assets.voice]
+path = "voice"
+
+[stage.model]
+use = "model.import"
+asset = "assets.voice"
+
+[stage.graph]
+use = "model.export"
+model = "model"
+format = "onnx"
+target = "piper"
+export = "out/again"
+"#;
+
+/// Speaks with the file of piper-tts, and with sherpa-onnx from the same graph; prints the numbers of samples.
+const OTHERS: &str = r#"
+import os, sys, numpy, piper, sherpa_onnx
+from piper.config import SynthesisConfig
+folder, text = sys.argv[1:]
+voice = piper.PiperVoice.load(folder + "/model.onnx")
+quiet = SynthesisConfig(noise_scale=0, noise_w_scale=0, normalize_audio=False)
+print(sum(len(chunk.audio_float_array) for chunk in voice.synthesize(text, quiet)))
+data = os.path.dirname(piper.__file__) + "/espeak-ng-data"
+vits = sherpa_onnx.OfflineTtsVitsModelConfig(
+    model=folder + "/model.onnx", tokens=folder + "/tokens.txt", data_dir=data, noise_scale=0, noise_scale_w=0)
+config = sherpa_onnx.OfflineTtsConfig(model=sherpa_onnx.OfflineTtsModelConfig(vits=vits), max_num_sentences=1)
+print(len(sherpa_onnx.OfflineTts(config).generate(text).samples))
+"#;
+
+#[test]
+fn an_imported_voice_is_exported_again_with_the_same_samples() {
+    let Some(voice) = PublishedVoice::quiet() else { return };
+    let text = "Hello, world.";
+    assert_eq!(voice.say("first", text, &[]).0, Some(0));
+    for file in [GRAPH, DESCRIPTION] {
+        voice.project.write(&format!("voice/{file}"), voice.project.read(file));
+    }
+    voice.project.write("pipeline.toml", IMPORTED);
+    let ran = voice.project.run();
+    assert_eq!(ran.code, Some(0), "{} {:?}", ran.errors, ran.all("stage-failed"));
+    assert_eq!(voice.project.names("out/again"), ["model.onnx", "model.onnx.json", "tokens.txt"]);
+    let arguments = ["say", "out/again", text, "-o", "again.wav"];
+    let output = voice.throstle(&arguments).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{:?}", told(&output));
+    let (first, again) = (voice.samples("first"), samples(&voice.project.file("again.wav")));
+    assert_eq!(first.len(), again.len());
+    let worst = first.iter().zip(&again).map(|(one, other)| one.abs_diff(*other)).max();
+    assert!(worst.unwrap() <= 5, "{worst:?}");
+    let others = Command::new(&voice.python)
+        .args(["-c", OTHERS, "out/again", text])
+        .current_dir(voice.project.path())
+        .output()
+        .unwrap();
+    let (code, errors) = told(&others);
+    assert_eq!(code, Some(0), "{errors}");
+    let lengths = String::from_utf8(others.stdout).unwrap();
+    for length in lengths.lines().map(|line| line.parse::<usize>().unwrap()) {
+        // Pauses at the ends differ from program to program.
+        assert!(length.abs_diff(first.len()) < 22_050, "{lengths} and {}", first.len());
     }
 }

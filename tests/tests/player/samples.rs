@@ -26,7 +26,7 @@ fn samples_without_noise_are_those_of_onnxruntime_in_python() {
     }
     let (agree, told) = voice.python(&["speak", "out"], &items);
     assert!(agree && told.matches(" ok").count() == SENTENCES.len(), "{told}");
-    assert!(voice.samples("3").len() > 4 * 192 * 256, "the decoder gets the last one in parts");
+    assert!(voice.samples("3").len() > 2 * 192 * 256, "the decoder gets the last one in parts");
 }
 
 #[test]

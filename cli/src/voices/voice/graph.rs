@@ -13,11 +13,13 @@ use stage_core::{
 use stage_player::{GraphVoice, VoiceFiles};
 use stage_speech::audio::clip::{Clip, Samples};
 use stage_speech::audio::wav;
+use stage_speech::text::reader::Reader;
 
 use super::published::user_cache;
+use super::reading::Reading;
 use super::speakers::Speakers;
-use super::{AUDIO, SPEAKER, SPEED, TEXT};
-use crate::arguments::VoiceOptions;
+use super::{AUDIO, SPEAKER, SPEED, TEXT, Voice, VoiceModel, Voices, failed};
+use crate::arguments::{OnUnknown, VoiceOptions};
 use crate::error::CliError;
 use crate::project::Program;
 
@@ -38,6 +40,37 @@ pub struct GraphSpeaker {
     stop: StopFlag,
     opening: Option<JoinHandle<Result<GraphVoice, StageError>>>,
     voice: Option<GraphVoice>,
+}
+
+impl Voices {
+    /// Adds a graph; the reason if it lacks the wished speaker.
+    pub(super) fn add_graph(
+        &mut self,
+        program: &Program,
+        (name, speaker): (&str, GraphSpeaker),
+        options: &VoiceOptions,
+    ) -> Result<Option<CliError>, CliError> {
+        let phonemiser = speaker.phonemiser(program).map_err(|error| failed(name, &error))?;
+        let reader = Reader::Model(Box::new(speaker.files.tokenizer.clone()));
+        let speakers = speaker.speakers();
+        let wished = options.speaker.as_deref();
+        let refusal = wished.and_then(|wished| speakers.require(name, wished).err());
+        let wished = options.speaker.clone().filter(|_| refusal.is_none());
+        self.voices.push(Voice {
+            name: name.to_owned(),
+            reads: speaker.reads(),
+            speaker: wished.or_else(|| speakers.names.first().cloned()),
+            language: None,
+            speakers: speakers.names,
+            reading: Some(Arc::new(Reading::of_graph(phonemiser, reader))),
+            on_unknown: options.on_unknown.unwrap_or(OnUnknown::Fail),
+            license: None,
+            batch: 1,
+            model: VoiceModel::Graph(self.graphs.len()),
+        });
+        self.graphs.push(speaker);
+        Ok(refusal)
+    }
 }
 
 impl GraphSpeaker {

@@ -135,7 +135,7 @@ fn is_played(program: &Program) -> Result<bool, CliError> {
     let has_worker = worker.program.is_some_and(|path| RealFs.exists(&path).unwrap_or(false));
     if !has_worker || worker.lacks.is_some() {
         let message = format!("no library speaks with this voice: {why}");
-        let help = "`throstle setup --player` fetches it (20 MB); or set ORT_DYLIB_PATH to it";
+        let help = "`throstle setup --player` fetches it (28 MB); or set ORT_DYLIB_PATH to it";
         return Err(CliError::failed(message, help));
     }
     program.tell(&format!("{why}; speaking with libtorch"));

@@ -177,7 +177,8 @@ durations) and, with several speakers, `sid`, and gives `output`.
 
 If `python3` on the path has onnxruntime, the stage runs the graph once and fails if that fails; a
 note says which. Models of romanised texts are only written as `plain`, since the programs do not
-romanise; Piper takes no letters with several marks.",
+romanise; Piper takes no letters with several marks. A model that reads phonemes is written for
+Piper, with `tokens.txt`, so that sherpa-onnx reads the same graph.",
     work: Work::Gather,
     cost: Cost::Weights(Weights { start: 0.0, written: 1.0, streams: false }),
     inputs: &[InputPort {

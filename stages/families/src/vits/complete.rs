@@ -12,9 +12,9 @@ use stage_core::{
 /// For the default parameters and a voice of Piper of medium quality.
 const DISTILLED: Rates =
     Rates { start: SECONDS, bytes_per_item: 0.0, spread: 3.0, origin: ORIGIN, ..Rates::LIGHT };
-const SECONDS: f64 = 20.0;
-const ORIGIN: &str = "completing a voice takes 0.17 s a step on two cores, a twentieth on an A100, \
-                      and speaking for it 1 minute (measured with the default parameters)";
+const SECONDS: f64 = 420.0;
+const ORIGIN: &str = "completing a voice of Piper with the default parameters takes 3 minutes to speak and 14 to \
+                      train on two busy cores (measured), a third of that on free ones, and less on a GPU";
 
 pub static COMPLETE: Kind = Kind {
     name: "vits.complete",

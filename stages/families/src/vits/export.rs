@@ -68,12 +68,12 @@ impl Exporter for Vits {
     }
 }
 
-/// Refuses the model of a graph.
-pub(super) fn refuse_voice(config: &VitsConfig) -> Result<(), StageError> {
+/// Refuses the model of a graph, which lacks what such files have.
+fn refuse_voice(config: &VitsConfig) -> Result<(), StageError> {
     match config.speaks_only || config.fixed_durations {
         true => Err(StageError::with_help(
-            "the model is a voice of Piper, which is not exported",
-            "use the files that it was imported from",
+            "the model is a voice of Piper, which lacks what only training needs",
+            "export it with `format = \"onnx\"` and `target = \"piper\"`",
         )),
         false => Ok(()),
     }

@@ -177,8 +177,8 @@ pub fn voice(graph: &OnnxFile, description: &[u8]) -> Result<PiperVoice, FormatE
 ///
 /// Those of [`voice`].
 pub fn checkpoint(settings: &Value, description: &[u8]) -> Result<PiperVoice, FormatError> {
-    let description = Description::read(description)?;
     let config = read_checkpoint(settings)?;
+    let description = Description::read(description)?;
     let config = VitsConfig {
         sampling_rate: description.audio.sample_rate,
         noise_scale: description.inference.noise_scale,

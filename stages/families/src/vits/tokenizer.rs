@@ -143,6 +143,11 @@ impl VitsTokenizer {
         self.voice().is_some()
     }
 
+    /// The reading of a model whose tokens are those of Piper.
+    pub fn phonemes(&self) -> Option<&Phonemes> {
+        self.settings.phonemes.as_ref()
+    }
+
     /// The voice of espeak-ng that writes the phonemes.
     pub fn voice(&self) -> Option<&str> {
         self.settings.phonemes.as_ref()?.voice.as_deref()

@@ -7,7 +7,9 @@ use bytes::Bytes;
 use prost::Message;
 
 use super::messages as proto;
-use super::wire::{WireField, fields, length_delimited};
+use super::wire::{
+    MAX_HEAD_BYTES, WireField, begin, fields, length_delimited, length_delimited_size,
+};
 use super::{Attribute, Element, Size};
 use crate::error::FormatError;
 
@@ -246,15 +248,19 @@ impl GraphParts {
         let inputs = self.inputs().filter(|name| needed.contains(name)).chain(from.iter().copied());
         let inputs = inputs.map(|name| given(name).unwrap_or_else(|| any_shape(name)));
         let outputs = to.iter().map(|name| made(name).unwrap_or_else(|| any_shape(name)));
-        let mut graph = Vec::new();
-        let mut put = |field: u64, bytes: &[u8]| length_delimited(field, bytes, &mut graph);
-        nodes.iter().for_each(|node| put(NODE, &node.bytes));
-        put(NAME, b"part");
-        weights.for_each(|weight| put(INITIALIZER, &weight.bytes));
-        inputs.for_each(|input| put(INPUT, &input.bytes));
-        outputs.for_each(|output| put(OUTPUT, &output.bytes));
+        let fields = nodes.iter().map(|node| (NODE, node.bytes.clone()));
+        let fields = fields.chain([(NAME, Bytes::from_static(b"part"))]);
+        let fields = fields.chain(weights.map(|weight| (INITIALIZER, weight.bytes.clone())));
+        let fields = fields.chain(inputs.map(|input| (INPUT, input.bytes)));
+        let fields: Vec<(u64, Bytes)> =
+            fields.chain(outputs.map(|output| (OUTPUT, output.bytes))).collect();
+        // The weights are copied once: a graph takes up much of a small memory.
+        let sizes = fields.iter().map(|(field, bytes)| length_delimited_size(*field, bytes));
+        let size: usize = sizes.sum();
         let mut model = self.model.concat();
-        length_delimited(GRAPH, &graph, &mut model);
+        model.reserve_exact(size + MAX_HEAD_BYTES);
+        begin(GRAPH, size, &mut model);
+        fields.iter().for_each(|(field, bytes)| length_delimited(*field, bytes, &mut model));
         Ok(model)
     }
 }

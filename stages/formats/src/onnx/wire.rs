@@ -11,6 +11,9 @@ const EIGHT_BYTES: u64 = 1;
 const LENGTH_DELIMITED: u64 = 2;
 const FOUR_BYTES: u64 = 5;
 
+/// The longest head of a field with bytes.
+pub const MAX_HEAD_BYTES: usize = 20;
+
 /// A field of a message.
 #[derive(Debug)]
 pub struct WireField {
@@ -50,9 +53,20 @@ pub fn fields(message: &Bytes) -> Result<Vec<WireField>, FormatError> {
 
 /// Appends a field with bytes.
 pub fn length_delimited(number: u64, content: &[u8], to: &mut Vec<u8>) {
-    prost::encoding::encode_varint(number << 3 | LENGTH_DELIMITED, to);
-    prost::encoding::encode_varint(content.len() as u64, to);
+    begin(number, content.len(), to);
     to.extend_from_slice(content);
+}
+
+/// Appends the head of a field with bytes.
+pub fn begin(number: u64, length: usize, to: &mut Vec<u8>) {
+    prost::encoding::encode_varint(number << 3 | LENGTH_DELIMITED, to);
+    prost::encoding::encode_varint(length as u64, to);
+}
+
+/// The bytes of a field with its head.
+pub fn length_delimited_size(number: u64, content: &[u8]) -> usize {
+    let head = [number << 3 | LENGTH_DELIMITED, content.len() as u64];
+    head.map(prost::encoding::encoded_len_varint).iter().sum::<usize>() + content.len()
 }
 
 fn varint(rest: &mut Bytes) -> Result<u64, FormatError> {

@@ -187,7 +187,11 @@ fn a_published_voice_is_completed_and_trained_without_a_recording() {
     assert_eq!(ran.code, Some(0), "{} {:?}", ran.errors, ran.all("stage-failed"));
     let errors = figures(&ran, "complete", "held_out/mse");
     assert!(errors.len() > 2 && errors.last() < errors.first(), "{errors:?}");
-    assert!(figures(&ran, "trained", "loss/mel").iter().all(|loss| *loss < 1.5));
+    let losses = figures(&ran, "trained", "loss/mel");
+    assert!(
+        !losses.is_empty() && losses.iter().all(|loss| (0.0..10.0).contains(loss)),
+        "{losses:?}"
+    );
     assert!(figures(&ran, "trained", "loss/duration").is_empty());
     assert_eq!(project.names("out").len(), SENTENCES.len());
     project.run().assert_nothing_done();

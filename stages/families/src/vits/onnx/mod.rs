@@ -7,6 +7,7 @@ mod durations;
 mod graph_builder;
 mod language;
 mod model;
+mod phonemes;
 mod symbols;
 
 use std::collections::BTreeMap;
@@ -42,7 +43,6 @@ pub fn export(
     context: &mut dyn Context,
 ) -> Result<GraphFiles, StageError> {
     let config = VitsConfig::parse(&file(model, CONFIG, context)?)?;
-    super::export::refuse_voice(&config)?;
     let vocabulary = file(model, VOCABULARY, context)?;
     let settings = file(model, TOKENIZER_CONFIG, context)?;
     let tokenizer = VitsTokenizer::read(&vocabulary, &settings)?;
@@ -50,20 +50,28 @@ pub fn export(
     let speakers = speakers.transpose()?;
     let license = model.text(LICENSE).filter(|license| !license.trim().is_empty());
     let (mut metadata, mut beside, mut prologue) = (BTreeMap::new(), Vec::new(), None);
-    match target {
-        Target::Sherpa => {
+    match (target, tokenizer.phonemes()) {
+        (Target::Piper, Some(phonemes)) => {
+            metadata = phonemes::metadata(&config, phonemes);
+            let described = phonemes::description(&config, &tokenizer, speakers.as_deref());
+            beside.push((PIPER.to_owned(), NewValue::bytes(JSON, format!("{described:#}\n"))));
+            let tokens = NewValue::bytes(TEXT_KIND, phonemes::tokens(&tokenizer));
+            beside.push((TOKENS.to_owned(), tokens));
+        }
+        (Target::Sherpa, Some(_)) => return Err(phonemes::refused()),
+        (Target::Sherpa, None) => {
             metadata = sherpa_metadata(&config, &tokenizer);
             let tokens = NewValue::bytes(TEXT_KIND, sherpa_tokens(&tokenizer)?);
             beside.push((TOKENS.to_owned(), tokens));
         }
-        Target::Piper => {
+        (Target::Piper, None) => {
             let decomposed = DecomposedSymbols::of(&tokenizer)?;
             let described = piper_config(&config, &tokenizer, &decomposed, speakers.as_deref());
             let described = NewValue::bytes(JSON, format!("{described:#}\n"));
             beside.push((PIPER.to_owned(), described));
             prologue = Some(decomposed);
         }
-        Target::Plain => {
+        (Target::Plain, _) => {
             let own = [(VOCABULARY, VOCABULARY), (TOKENIZER_CONFIG, TOKENIZER_CONFIG)];
             beside.extend(copies(model, &[&own[..], &[(CONFIG, CONFIG_FILE)]].concat()));
             let list = model.text(SPEAKERS);

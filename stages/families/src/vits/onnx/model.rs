@@ -319,6 +319,13 @@ fn resblock(
     let (kernel, slope) = (config.resblock_kernel_sizes[kind], config.leaky_relu_slope);
     let mut x = x.clone();
     for (at, dilation) in config.resblock_dilation_sizes[kind].iter().enumerate() {
+        if !config.has_paired_blocks() {
+            let y = builder.leaky(&x, slope);
+            let y =
+                builder.conv(&format!("{name}.convs.{at}"), &y, Conv::same(kernel, *dilation))?;
+            x = builder.add(&x, &y);
+            continue;
+        }
         let y = builder.leaky(&x, slope);
         let y = builder.conv(&format!("{name}.convs1.{at}"), &y, Conv::same(kernel, *dilation))?;
         let y = builder.leaky(&y, slope);

@@ -186,26 +186,51 @@ pub fn piper_config(
     decomposed: &DecomposedSymbols,
     speakers: Option<&[String]>,
 ) -> Value {
-    let numbered = speakers.unwrap_or_default().iter().enumerate();
-    let speakers: Map<String, Value> =
-        numbered.map(|(number, name)| (name.clone(), json!(number))).collect();
-    json!({
-        "audio": {"sample_rate": config.sampling_rate, "quality": "medium"},
+    PiperReading {
         // Texts are read letter by letter: the voice only names the language.
-        "espeak": {"voice": tokenizer.language().map_or("en-us", espeak_voice)},
-        "language": {"code": tokenizer.language().map(piper_code).unwrap_or_default()},
-        "phoneme_type": "text",
-        "inference": {
-            "noise_scale": config.noise_scale,
-            "length_scale": 1.0 / config.speaking_rate,
-            "noise_w": config.noise_scale_duration,
-        },
-        "num_symbols": decomposed.first_mark() + decomposed.marks.len() as i64,
-        "num_speakers": config.num_speakers,
-        "speaker_id_map": speakers,
-        "phoneme_id_map": decomposed.ids(),
-        "hop_length": config.hop(),
-    })
+        voice: tokenizer.language().map_or("en-us", espeak_voice),
+        language: tokenizer.language().map(piper_code).unwrap_or_default(),
+        phoneme_type: "text",
+        symbols: decomposed.first_mark() + decomposed.marks.len() as i64,
+        ids: decomposed.ids(),
+    }
+    .description(config, speakers)
+}
+
+/// How Piper reads texts for a graph.
+pub struct PiperReading<'a> {
+    /// Of espeak-ng.
+    pub voice: &'a str,
+    /// Such as `fi_FI`.
+    pub language: String,
+    pub phoneme_type: &'static str,
+    /// The number of symbols.
+    pub symbols: i64,
+    pub ids: Map<String, Value>,
+}
+
+impl PiperReading<'_> {
+    pub fn description(self, config: &VitsConfig, speakers: Option<&[String]>) -> Value {
+        let numbered = speakers.unwrap_or_default().iter().enumerate();
+        let speakers: Map<String, Value> =
+            numbered.map(|(number, name)| (name.clone(), json!(number))).collect();
+        json!({
+            "audio": {"sample_rate": config.sampling_rate, "quality": "medium"},
+            "espeak": {"voice": self.voice},
+            "language": {"code": self.language},
+            "phoneme_type": self.phoneme_type,
+            "inference": {
+                "noise_scale": config.noise_scale,
+                "length_scale": 1.0 / config.speaking_rate,
+                "noise_w": config.noise_scale_duration,
+            },
+            "num_symbols": self.symbols,
+            "num_speakers": config.num_speakers,
+            "speaker_id_map": speakers,
+            "phoneme_id_map": self.ids,
+            "hop_length": config.hop(),
+        })
+    }
 }
 
 #[cfg(test)]

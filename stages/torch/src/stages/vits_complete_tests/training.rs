@@ -1,5 +1,6 @@
 //! Trainings of completed voices, and trainings without a discriminator.
 
+use stage_core::{Output, PortOutput};
 use stage_families::vits::tune::FINETUNE;
 
 use super::super::trial::text;
@@ -15,7 +16,7 @@ fn written() -> Vec<(&'static str, ParameterValue)> {
         ("learning_rate", ParameterValue::Number(1e-3)),
         ("segment", ParameterValue::Seconds(0.1)),
         ("validation_fraction", ParameterValue::Number(0.0)),
-        ("preflight", ParameterValue::Flag(true)),
+        ("preflight", ParameterValue::Flag(false)),
         ("take", text("last")),
     ]
 }
@@ -40,15 +41,17 @@ fn tune(
 ) -> (Fields, serde_json::Value, Vec<(String, u64)>) {
     one_thread();
     bench.checkpoints.clear();
-    let ports = |bench: &mut Bench| vec![("input", clips(bench)), ("base", artifact_of(base))];
+    let ports = vec![("input", clips(bench)), ("base", artifact_of(base))];
     let written = [&written()[..], more].concat();
-    let ports_of = ports(bench);
-    let notes = gathered(&FINETUNE, &written, ports_of, bench).unwrap().notes;
-    bench.checkpoints.clear();
-    let ports_of = ports(bench);
-    let mut results = gather(&FINETUNE, &written, ports_of, bench).unwrap();
-    let metrics = Context::read(bench, results["log"].blob("metrics").unwrap()).unwrap();
-    (results.remove("model").unwrap(), serde_json::from_slice(&metrics).unwrap(), notes)
+    let GatherOutput { mut ports, notes, .. } =
+        gathered(&FINETUNE, &written, ports, bench).unwrap();
+    let mut kept = |port: &str| match ports.remove(port) {
+        Some(PortOutput::Artifact(values)) => bench.keep_all(Output { values, notes: Vec::new() }),
+        _ => panic!("no `{port}`"),
+    };
+    let (model, log) = (kept("model"), kept("log"));
+    let metrics = Context::read(bench, log.blob("metrics").unwrap()).unwrap();
+    (model, serde_json::from_slice(&metrics).unwrap(), notes)
 }
 
 const NONE: (&str, &str) = ("discriminator", "none");
@@ -59,7 +62,9 @@ fn a_completed_voice_is_trained_with_its_durations_as_they_are() {
     let base = voice(&[], &mut bench);
     let whole = complete(&[], &base, None, &mut bench).unwrap().remove("model").unwrap();
     for judge in ["auto", "none"] {
-        let (tuned, figures, notes) = tune(&[("discriminator", text(judge))], &whole, &mut bench);
+        let more =
+            [("discriminator", text(judge)), ("preflight", ParameterValue::Flag(judge == "none"))];
+        let (tuned, figures, notes) = tune(&more, &whole, &mut bench);
         let (before, after) = (contents(&whole), contents(&tuned));
         let is_duration = |name: &&String| name.starts_with("duration_predictor.");
         let durations = before.keys().filter(is_duration);
