@@ -82,7 +82,7 @@ bench-training: build
 bench-speech: build
 	@$(LIBTORCH_ENV) bash tools/bench_speech.sh $(BENCH)
 
-# A published voice learns to speak like somebody else, and real judges say how well: at most an hour on two cores
+# Trains a published voice on recordings of somebody else, and judges it; on two cores at most an hour (estimated)
 # (tools/voice.sh; needs Debian or Ubuntu, and espeak-ng). `make voice STEPS=2000` trains for longer.
 export STEPS
 voice: build

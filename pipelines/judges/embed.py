@@ -16,7 +16,7 @@ def load(setup):
 
 @stage(setup=load)
 def embed(item, encoder):
-    """Of the parts with speech; recordings of any rate."""
+    """The embedding of the parts with speech; recordings may have any rate."""
     speech = preprocess_wav(item["audio"])
     if not len(speech):
         raise Reject("no speech was found")

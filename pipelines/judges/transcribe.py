@@ -1,4 +1,4 @@
-"""What a recogniser hears: Whisper by faster-whisper, on the CPU. The artifact is a model of CTranslate2.
+"""A transcript by Whisper with faster-whisper, on the CPU. The artifact is a model of CTranslate2.
 
 `parameters = { language = "en" }`; without it, Whisper guesses the language of each recording.
 """

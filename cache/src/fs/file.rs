@@ -43,7 +43,7 @@ pub trait FsFile: Debug + Send + Sync {
     ///
     /// Those of [`FsFile::write_at`].
     fn set_len(&self, length: u64) -> FsResult<()>;
-    /// Makes the bytes and the length durable. The name is durable after [`Fs::sync_dir`].
+    /// Makes the bytes and the length durable. The name is durable after [`sync_dir`](super::Fs::sync_dir).
     ///
     /// # Errors
     ///

@@ -42,7 +42,7 @@ pub enum FileKind {
 /// The facts about a path or an open file that `stat` returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Metadata {
-    /// The type; after following links except in [`Fs::symlink_metadata`].
+    /// The type; after following links except in [`symlink_metadata`](super::Fs::symlink_metadata).
     pub kind: FileKind,
     /// Bytes; for a folder a number without a meaning.
     pub size: u64,

@@ -38,6 +38,7 @@ use crate::error::{CliError, Exit, diagnostic};
 use crate::project::{Program, Project};
 use crate::run::count_lines::count_lines;
 use crate::run::digits;
+use crate::run::missing_gpus;
 use crate::run::sweep::status_text;
 use crate::run::text_chains;
 use crate::share::deliver;
@@ -58,6 +59,7 @@ pub fn check(
     }
     require_usable(&project)?;
     warn_of_empty_folders(program, &project.pipeline);
+    missing_gpus::warn(program, &project.pipeline);
     text_chains::warn(program, &project.pipeline);
     let trainings = trainings(program, &project);
     let mut courses = String::new();

@@ -5,6 +5,7 @@ pub mod count_lines;
 pub mod digits;
 pub mod guard;
 pub mod interrupt;
+pub mod missing_gpus;
 pub mod replay;
 pub mod retry;
 pub mod submit;

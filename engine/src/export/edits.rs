@@ -161,10 +161,7 @@ fn names(files: &[Utf8PathBuf], most: usize) -> String {
 
 /// The stage that takes corrections of a person to these very items, and its table. Items of other data
 /// sets, such as those that a voice was trained on, are not corrected there.
-fn corrections<'p>(
-    pipeline: &'p Pipeline,
-    spec: &'p StageSpec,
-) -> Option<(&'p str, &'p Utf8Path)> {
+fn corrections<'p>(pipeline: &'p Pipeline, spec: &'p StageSpec) -> Option<(&'p str, &'p Utf8Path)> {
     let mut passed = vec![spec];
     while let Some(stage) = passed.pop() {
         if stage.kind.applies_corrections {
@@ -172,7 +169,8 @@ fn corrections<'p>(
             return Some((stage.written(), Utf8Path::new(table)));
         }
         if matches!(stage.work, StageWork::Item | StageWork::Gather) {
-            let references = stage.inputs.get(ITEMS).into_iter().flat_map(|input| &input.references);
+            let references =
+                stage.inputs.get(ITEMS).into_iter().flat_map(|input| &input.references);
             passed.extend(references.filter_map(|reference| match reference {
                 Reference::Stage { stage, .. } => Some(pipeline.stage(*stage)),
                 Reference::Asset(_) => None,

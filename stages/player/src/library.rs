@@ -29,16 +29,42 @@ pub fn open(candidates: &[Utf8PathBuf]) -> Result<OpenLibrary, Vec<String>> {
     }
     let mut failures = Vec::new();
     for path in candidates {
-        match ort::init_from(path) {
-            Ok(environment) => {
-                environment.with_name("throstle").with_telemetry(false).commit();
-                return Ok(opened.insert(OpenLibrary { path: path.clone() }).clone());
-            }
-            Err(_) if is_searched(path) => {}
-            Err(error) => failures.push(sentence(path, &error)),
+        match try_open(path) {
+            Ok(()) => return Ok(opened.insert(OpenLibrary { path: path.clone() }).clone()),
+            Err(OpenFailure::NotLoaded(_)) if is_searched(path) => {}
+            Err(OpenFailure::NotLoaded(why)) => failures.push(why),
+            // `ort` takes any library for open from here on.
+            Err(OpenFailure::Refused(why)) => return Err(vec![why]),
         }
     }
     Err(failures)
+}
+
+enum OpenFailure {
+    NotLoaded(String),
+    Refused(String),
+}
+
+/// Loads a library before `ort` does: after one attempt that failed, `ort` reports every other one as open.
+fn try_open(path: &Utf8Path) -> Result<(), OpenFailure> {
+    let not_loaded = |error: libloading::Error| {
+        let text = error.to_string();
+        let text = text.lines().next().unwrap_or_default();
+        OpenFailure::NotLoaded(format!("`{path}` cannot be loaded ({text})"))
+    };
+    // SAFETY: the person or the system names this library to be run in this process.
+    let library = unsafe { libloading::Library::new(path.as_std_path()) }.map_err(not_loaded)?;
+    // SAFETY: the symbol is only looked up.
+    let base = unsafe { library.get::<unsafe extern "C" fn()>(b"OrtGetApiBase") };
+    if base.is_err() {
+        return Err(OpenFailure::NotLoaded(format!("`{path}` is not onnxruntime")));
+    }
+    // It stays loaded until the process ends.
+    std::mem::forget(library);
+    let environment =
+        ort::init_from(path).map_err(|error| OpenFailure::Refused(sentence(path, &error)))?;
+    environment.with_name("throstle").with_telemetry(false).commit();
+    Ok(())
 }
 
 /// Tests if the system looks for a library, which need not be there.

@@ -146,8 +146,11 @@ fn fill(graph: &Utf8Path, folder: &Utf8Path) -> Result<GraphPlan, StageError> {
     Ok(plan)
 }
 
+/// The files of the parts of a graph, by the name of the part.
+type PartFiles = Vec<(&'static str, Vec<u8>)>;
+
 /// The parts of a graph, by name.
-fn split(bytes: &Bytes) -> Result<(GraphPlan, Vec<(&'static str, Vec<u8>)>), StageError> {
+fn split(bytes: &Bytes) -> Result<(GraphPlan, PartFiles), StageError> {
     let mut graph = GraphParts::read(bytes)?;
     noise::make_inputs(&mut graph);
     roles(graph.inputs())?;

@@ -220,7 +220,10 @@ fn a_line_may_name_a_clip_by_its_id() {
         support::items(&output, "output").iter().map(|item| value(item, "text")).collect();
     let expected = ["No.", "By sound."].map(|text| NewValue::Text(text.to_owned()));
     assert_eq!(texts, expected.iter().map(Some).collect::<Vec<_>>());
-    assert_eq!(support::items(&output, "unused").len(), 1);
+    let unused = support::items(&output, "unused");
+    let why = value(&unused[0], "reason");
+    let told = "another line has the sound of this clip, and takes precedence";
+    assert_eq!((unused.len(), why), (1, Some(&NewValue::Text(told.to_owned()))));
 }
 
 #[test]

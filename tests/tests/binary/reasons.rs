@@ -91,3 +91,16 @@ fn the_name_of_a_matrix_asks_for_all_its_instances() {
     );
     assert_eq!(project.output(&["why", "word"]).status.code(), Some(2));
 }
+
+#[test]
+fn what_was_collected_is_unknown_and_not_new() {
+    let project = done();
+    project.replace("data/metadata.csv", "Sana a.", "Toinen sana a.");
+    assert_eq!(project.run().executed()["words"], 1);
+    assert!(project.why(&["words", "b"]).contains("nothing that the stage reads"));
+    project.printed(&["cache", "gc", "--keep-runs", "1", "--yes"]);
+    let why = project.why(&["words", "b"]);
+    assert!(why.contains("is unknown, since `throstle cache gc` has removed"), "{why}");
+    let told = project.printed(&["why", "words", "b", "--json"]);
+    assert!(told.contains("\"state\":\"unknown\""), "{told}");
+}

@@ -2,7 +2,7 @@
 //! `plan` for the others.
 
 use serde_json::Value;
-use throstle_tests::{Project, command};
+use throstle_tests::{Project, command, write_clips};
 
 const RECIPE: &str = include_str!("../../../pipelines/finnish-fish/pipeline.toml");
 const VITS: &str = include_str!("../../../pipelines/gujarati-mms/pipeline.toml");
@@ -39,6 +39,37 @@ fn old() -> String {
         .replace("warm_up = \"5%\"", "warm_up = 100")
         .replacen("validate_every = \"4%\"", "validate_every = 200", 1)
         .replace("save_every = \"25%\"", "save_every = 500")
+}
+
+#[test]
+fn a_gpu_that_is_not_there_is_told_by_check() {
+    let project = project(VITS);
+    let (_, _, errors) = said(&project, &["check", "."]);
+    let has_gpu = ["/dev/nvidiactl", "/dev/dxg", "/proc/driver/nvidia/gpus"]
+        .iter()
+        .any(|path| std::path::Path::new(path).exists());
+    assert_eq!(errors.contains("this machine has no NVIDIA GPU"), !has_gpu, "{errors}");
+    let (_, _, errors) = said(&project, &["check", ".", "--set", "params.device=cpu"]);
+    assert!(!errors.contains("NVIDIA"), "{errors}");
+}
+
+#[test]
+fn a_table_that_changed_after_a_run_is_counted_by_its_lines() {
+    let project = project(VITS);
+    write_clips(&project, &["a", "b", "c"]);
+    let table = |text: &str| {
+        let rows = ["a", "b", "c"].map(|name| format!("wavs/{name}.wav|{text} {name}\n"));
+        project.write("data/metadata.csv", format!("file|text\n{}", rows.concat()));
+    };
+    table("teksti");
+    let (code, _, errors) = said(&project, &["run", ".", "clips"]);
+    assert_eq!(code, Some(0), "{errors}");
+    table("toinen");
+    let (_, told, errors) = said(&project, &["check", "."]);
+    assert!(
+        told.contains("`clips` gives 3 clips of ") && told.contains("one per line"),
+        "{told}{errors}"
+    );
 }
 
 #[test]

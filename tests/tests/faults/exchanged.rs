@@ -42,12 +42,11 @@ const MOST_EXCHANGES: u32 = 10_000_000;
 fn while_exchanging<T>(folder: &Path, link: &Path, work: impl FnOnce() -> T) -> T {
     let done = AtomicBool::new(false);
     // False when the work has removed the folder, which it does once nothing is in it.
-    let exchange = || {
-        match renameat2(AT_FDCWD, folder, AT_FDCWD, link, RenameFlags::RENAME_EXCHANGE) {
+    let exchange =
+        || match renameat2(AT_FDCWD, folder, AT_FDCWD, link, RenameFlags::RENAME_EXCHANGE) {
             Err(Errno::ENOENT) => false,
             exchanged => exchanged.is_ok() || panic!("{exchanged:?}"),
-        }
-    };
+        };
     let result = std::thread::scope(|scope| {
         let exchanging = || {
             for _ in 0..MOST_EXCHANGES {

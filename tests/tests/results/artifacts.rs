@@ -158,7 +158,8 @@ fn where_nothing_fits_the_kinds_that_would_are_named() {
     assert_eq!(
         found[0].advice(),
         Some(
-            "no stage of this manifest makes it; these kinds do: `model.import`, `vits.finetune`, `vits.init`"
+            "no stage of this manifest makes it; these kinds do: `model.import`, `vits.complete`, \
+             `vits.finetune`, `vits.init`"
         )
     );
     let found = reads("fish.synthesize", "codec = \"codec\"\nreference", "numbers");

@@ -73,6 +73,15 @@ impl Voices {
     }
 }
 
+/// A process must not end while onnxruntime starts in it.
+impl Drop for GraphSpeaker {
+    fn drop(&mut self) {
+        if let Some(opening) = self.opening.take() {
+            let _ = opening.join();
+        }
+    }
+}
+
 impl GraphSpeaker {
     /// Reads the files of a voice, and begins to open its graph.
     pub fn start(

@@ -29,7 +29,7 @@ pub struct VoicePlace {
 
 /// What speaks.
 pub enum VoiceSource {
-    Stage(VoiceStage),
+    Stage(Box<VoiceStage>),
     /// A graph, in this process.
     Graph(Utf8PathBuf),
 }
@@ -88,10 +88,10 @@ impl VoicePlace {
                 let beside = VoiceFiles::description_of(graph);
                 named::refuse_sources(file, [graph.clone(), beside])
             }
-            VoiceSource::Stage(VoiceStage { published: Some(files), .. }) => {
-                named::refuse_sources(file, files.iter().cloned())
-            }
-            VoiceSource::Stage(stage) => stage.project.refuse_sources(file),
+            VoiceSource::Stage(stage) => match &stage.published {
+                Some(files) => named::refuse_sources(file, files.iter().cloned()),
+                None => stage.project.refuse_sources(file),
+            },
         }
     }
 }
@@ -125,7 +125,8 @@ fn of_files(
     let (project, stage) = published::project(program, path, options)?;
     let named = [Some(path), options.reference.as_deref(), options.codec.as_deref()];
     let published = Some(named.into_iter().flatten().map(Utf8Path::to_owned).collect());
-    Ok(VoicePlace { name, source: VoiceSource::Stage(VoiceStage { project, stage, published }) })
+    let stage = Box::new(VoiceStage { project, stage, published });
+    Ok(VoicePlace { name, source: VoiceSource::Stage(stage) })
 }
 
 /// Tests if there is a library that plays graphs. Without one, the worker has to be there.
@@ -173,7 +174,7 @@ impl PlaceText {
 
 /// A stage of a pipeline.
 fn staged(name: String, project: Project, stage: String) -> VoicePlace {
-    let source = VoiceSource::Stage(VoiceStage { project, stage, published: None });
+    let source = VoiceSource::Stage(Box::new(VoiceStage { project, stage, published: None }));
     VoicePlace { name, source }
 }
 

@@ -32,8 +32,8 @@ pub static AUDIT: Kind = Kind {
         characters, or `characters`. Texts with letters or digits beyond ASCII, where the model \
         was trained on romanised ones (`is_uroman`), end the run like unknown characters. Texts \
         for an XTTS model are cleaned as for training first, and a language without a tag ends the \
-        run. Its cleaning spells out the parts of dates, times and telephone numbers such as `12.05.2024` as numbers \
-        of their own, so these end the run too. An item without a text is quarantined. A mark such as `?` inside or at the start of a word, as in \
+        run. The cleaning of XTTS spells out the parts of dates, times, ranges and telephone numbers such as `12.05.2024` as numbers \
+        of their own, so these end the run too; what looks like a decimal, such as the time `10.30`, passes. An item without a text is quarantined. A mark such as `?` inside or at the start of a word, as in \
         `caf?s` and `?tudiant`, stands for a lost letter: the file was once converted to an \
         encoding without it. Such words stop the run too, even if the tokenizer knows the mark.",
     work: Work::Gather,

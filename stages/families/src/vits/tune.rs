@@ -57,15 +57,13 @@ which do not change. A new row is drawn from `seed` and the name around the mean
 as far from it as they are; the notes list the new speakers.
 
 Published models of MMS have no discriminator: a new one is drawn from the seed, or that of the
-model on `judge` is used. The result has a discriminator, so that training can continue; synthesis
-ignores it. A new one misleads the generator at first: with `fade_in` its two losses reach their
+model on `judge` is used. The result has it too, unless `discriminator` is `none`, so that training can continue; synthesis ignores it. A new one misleads the generator at first: with `fade_in` its two losses reach their
 weights over that number of steps, and with `none` as `discriminator` the generator learns from
 spectrograms and latents alone, in about half the time.
 
 A voice of Piper, imported from its graph, only speaks: `vits.complete` adds the posterior encoder,
 so that it can be trained here. Its durations cannot, since the half of the duration predictor that
-trains the other one is not in a graph: they stay as they are, and the notes say so. So few minutes
-of another voice keep the published rhythm. `text_encoder.*` and `flow.*` in `freeze` also keep the
+trains the other one is not in a graph: they stay as they are, and the notes say so. Even a training on a few minutes of another voice therefore keeps the published rhythm. `text_encoder.*` and `flow.*` in `freeze` also keep the
 latents of each phoneme, so that only the sound changes.
 
 Before the first step a preflight looks for mistakes that would ruin the run: it makes two steps,
@@ -226,11 +224,11 @@ static PARAMETERS: [Parameter; 47] = [
         "discriminator_rate",
         10.0,
         0.0,
-        "Its own learning rate. The schedule is the same; not given: `learning_rate`.",
+        "The learning rate of the discriminator. The schedule is the same; not given: `learning_rate`.",
     )),
     Parameter {
         parameter_type: ParameterType::List(&ParameterType::Number { min: 0.0, max: 0.999_999 }),
-        doc: "Its own betas. Two numbers, such as `[0.5, 0.9]`; not given: `beta_1` and `beta_2`.",
+        doc: "The betas of the discriminator. Two numbers, such as `[0.5, 0.9]`; not given: `beta_1` and `beta_2`.",
         ..absent(number(BETAS, 1.0, 0.0, ""))
     },
     choice(

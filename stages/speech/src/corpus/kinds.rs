@@ -296,7 +296,7 @@ recording, which has the name in `with`. Further columns are remarks.
 The id of a segment ends with a hash of its sound, and a line belongs to that hash: it stays valid when the
 recording is edited elsewhere, and lines of several people can be put together. Parts of a split and
 joined segments have such names too, and lines of their own. A line that is written by hand may also have the whole
-id of a clip, as `throstle items` shows it; a line for its sound comes before it. Two different lines for one segment are
+id of a clip, as `throstle items` shows it; a line for its sound takes precedence. Two different lines for one segment are
 an error that names both. `unused` lists the lines without effect, each with the reason:
 `throstle items corrected.unused` shows them.
 

@@ -152,7 +152,8 @@ fn separator_byte(bytes: &[u8], separator: Separator) -> Result<u8, CorpusError>
 /// Tests if the first line of a table has column names.
 pub fn is_header_line(line: &str) -> bool {
     let separator = separator_byte(line.as_bytes(), Separator::Auto).map(char::from);
-    let cells = separator.map(|separator| line.split(separator).map(|cell| cell.trim_matches(['"', ' '])));
+    let cells =
+        separator.map(|separator| line.split(separator).map(|cell| cell.trim_matches(['"', ' '])));
     cells.is_ok_and(|cells| columns::is_header(&cells.collect::<Vec<_>>()))
 }
 

@@ -294,8 +294,7 @@ pub static REGRESSION: Kind = Kind {
     summary: "Compares measures with those of a good run, and reports regressions.",
     doc: "\
 `measures = [{ field = \"cer\", tolerance = 0.02 }, { field = \"voiced_share\", better = \"same\",
-tolerance = 0.1 }]`. The report has the mean of each field over the items that have it with its 90 %
-interval, the mean of the baseline, and a verdict: `same` within the tolerance, `better`, `worse`, `new` where the
+tolerance = 0.1 }]`. The report has the mean of each field over the items that have it, with its 90 % interval, the mean of the baseline, and a verdict: `same` within the tolerance, `better`, `worse`, `new` where the
 baseline does not have the field, and `missing` where the items no longer do. `worse` and `missing`
 are regressions. Items that have none of the fields are quarantined.
 

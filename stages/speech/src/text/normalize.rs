@@ -102,7 +102,7 @@ pub fn normalize(text: &str, options: &NormalizeOptions) -> NormalText {
 }
 
 fn pass(result: &mut NormalText, options: &NormalizeOptions) {
-    let formed = to_form(&result.text, options.form);
+    let formed = to_form(&result.text, options);
     result.recomposed |= formed != result.text;
     let replaced = replace_characters(&formed, options, &mut result.replaced);
     let spelled = match options.numbers {
@@ -124,15 +124,34 @@ fn pass(result: &mut NormalText, options: &NormalizeOptions) {
     } else {
         cased.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
     };
-    result.text = to_form(&spaced, options.form);
+    result.text = to_form(&spaced, options);
 }
 
-fn to_form(text: &str, form: UnicodeForm) -> String {
-    match form {
+fn to_form(text: &str, options: &NormalizeOptions) -> String {
+    match options.form {
         UnicodeForm::Nfc => text.nfc().collect(),
         UnicodeForm::Nfd => text.nfd().collect(),
-        UnicodeForm::Nfkc => text.nfkc().collect(),
+        UnicodeForm::Nfkc if options.numbers.is_none() => text.nfkc().collect(),
+        // `5½` and `10²` would become the digits 51⁄2 and 102, which are other numbers.
+        UnicodeForm::Nfkc => {
+            let parts = text.split_inclusive(is_written_small);
+            let form =
+                |part: &str| match part.chars().next_back().filter(|it| is_written_small(*it)) {
+                    Some(small) => {
+                        let before: String = part[..part.len() - small.len_utf8()].nfkc().collect();
+                        before + small.encode_utf8(&mut [0; 4])
+                    }
+                    None => part.nfkc().collect(),
+                };
+            parts.map(form).collect()
+        }
     }
+}
+
+/// Tests for a fraction, a raised or lowered digit, or a number in a circle.
+fn is_written_small(character: char) -> bool {
+    let is_wide = ('０'..='９').contains(&character);
+    character.is_numeric() && !is_wide && std::iter::once(character).nfkc().ne([character])
 }
 
 fn replace_characters(
@@ -173,6 +192,21 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn fractions_and_powers_do_not_become_other_numbers() {
+        let numbers = number::Language::all().find(|language| language.code() == "en");
+        let options =
+            NormalizeOptions { form: UnicodeForm::Nfkc, numbers, ..NormalizeOptions::default() };
+        for text in ["5½ cups", "10² metres", "①② and 3"] {
+            let read = normalize(text, &options).text;
+            assert!(
+                !read.contains("fifty") && !read.contains("hundred") && !read.contains("twelve"),
+                "{read}"
+            );
+        }
+        assert_eq!(normalize("５ ﬁne", &options).text, "five fine");
+    }
 
     fn plain(text: &str) -> String {
         normalize(text, &NormalizeOptions::default()).text

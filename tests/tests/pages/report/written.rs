@@ -1,6 +1,6 @@
 //! The contents of the page.
 
-use throstle_tests::{command, voice};
+use throstle_tests::{Project, command, tone, voice, write_clips};
 
 use super::page::{done, report, run};
 
@@ -282,4 +282,42 @@ fn the_notes_are_those_of_all_clips_whichever_run_processed_them() {
     project.edit("data/metadata.csv", |text| text.replacen("a.wav|Uusi ", "a.wav|", 1));
     assert_eq!(project.run().executed().get("plain"), None);
     assert!(noted());
+}
+
+#[test]
+fn clips_of_two_sources_that_are_merged_count_once() {
+    let manifest = r#"
+[pipeline]
+name = "merged"
+
+[stage.clips]
+use = "corpus.table"
+table = "data/metadata.csv"
+audio = "data/wavs"
+
+[stage.more]
+use = "corpus.table"
+table = "more/metadata.csv"
+audio = "more/wavs"
+
+[stage.both]
+use = "dataset.merge"
+input = ["clips", "more"]
+
+[stage.checked]
+use = "audio.check"
+input = "both"
+min_duration = "10ms"
+"#;
+    let project = Project::new(manifest);
+    write_clips(&project, &["a", "b", "c"]);
+    project.write("more/metadata.csv", "d|Sana d.\ne|Sana e.\n");
+    for (name, hertz) in [("d", 300.0), ("e", 400.0)] {
+        project.write(&format!("more/wavs/{name}.wav"), tone(hertz, 1.0, 8_000));
+    }
+    let ran = project.run();
+    assert_eq!(ran.code, Some(0), "{} {:?}", ran.errors, ran.all("stage-failed"));
+    let page = report(&project, &[]);
+    let (_, clips) = page.split_once("<dt>Clips</dt><dd>").unwrap();
+    assert!(clips.starts_with("5 "), "{}", &clips[..80]);
 }

@@ -59,6 +59,7 @@ pub struct UnusedLine<'t> {
 }
 
 const NO_SEGMENT: &str = "no segment has this sound or this id";
+const SHADOWED: &str = "another line has the sound of this clip, and takes precedence";
 const TOO_SHORT: &str = "the segment ends before the time of the split";
 const NO_NEXT: &str = "no segment follows this one in its recording without a gap";
 const OTHER_NEXT: &str = "another segment follows this one";
@@ -141,6 +142,12 @@ impl<'t, S: CorrectableSegment, C: AudioEditor<S>> CorrectionRun<'t, '_, S, C> {
             segments.into_iter().map(|segment| (segment, BTreeSet::new())).collect();
         while let Some((segment, mut made_of)) = rest.pop_front() {
             let of_clip = || self.table.line_of_clip(segment.clip_id()?);
+            if let (Some((by_sound, _)), Some((by_id, _))) =
+                (self.table.line(segment.name()), of_clip())
+                && by_sound != by_id
+            {
+                self.unfit.insert(by_id, SHADOWED);
+            }
             let Some((name, line)) = self.table.line(segment.name()).or_else(of_clip) else {
                 self.done.push(CorrectedSegment { segment, line: None });
                 continue;

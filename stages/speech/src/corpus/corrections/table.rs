@@ -6,6 +6,7 @@ use std::fmt;
 use csv::StringRecord;
 
 use stage_formats::mark::unmarked;
+use unicode_normalization::UnicodeNormalization;
 
 use crate::audio::long;
 
@@ -254,7 +255,8 @@ impl CorrectionTable {
 
     /// The line that names a clip by its id.
     pub fn line_of_clip(&self, id: &str) -> Option<(&str, &CorrectionLine)> {
-        self.line(&name_of(id)).filter(|(_, line)| line.segment == id)
+        let is_same = |line: &CorrectionLine| line.segment.nfc().eq(id.nfc());
+        self.line(&name_of(id)).filter(|(_, line)| is_same(line))
     }
 
     pub fn is_empty(&self) -> bool {
@@ -336,6 +338,7 @@ fn cell(line: &CorrectionLine, column: &str) -> Option<String> {
 /// The name of a segment by its sound: its id without the recording, and without the number that
 /// tells equal sounds apart.
 pub fn name_of(id: &str) -> String {
+    let id: String = id.nfc().collect();
     let name = id.rsplit('/').next().unwrap_or_default();
     let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     match name.rsplit_once('-') {

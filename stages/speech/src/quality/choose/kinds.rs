@@ -237,8 +237,8 @@ fails if a model lacks a sentence or a figure that another one has; `missing = \
 sentences, since an untuned model may not speak all of them.
 
 `recordings` is the ceiling: real recordings, measured by the same stages. A recogniser makes errors on them
-too, and no voice is more similar to itself. For a model that speaks through a codec, `decoded` has the same
-recordings after that codec. A warning tells if the sentences are much longer or shorter than the recordings.
+too, and even recordings of one voice are not fully similar to each other. For a model that speaks through a codec, `decoded` has the same
+recordings after that codec. A warning says if the sentences are much longer or shorter than the recordings.
 
 The figures are fair only for sentences that took no part in the choice of a model.",
     work: Work::Gather,
@@ -258,7 +258,7 @@ The figures are fair only for sentences that took no part in the choice of a mod
             name: "recordings",
             optional: true,
             reads: FieldSet::All,
-            doc: "Measured recordings, best of the same sentences.",
+            doc: "Measured recordings, preferably of the same sentences.",
             ..InputPort::DATASET
         },
         InputPort {

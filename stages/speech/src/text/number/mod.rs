@@ -22,7 +22,8 @@ pub fn spell_out(text: &str, language: Language) -> (String, u32) {
     let mut rest_at = 0;
     while let Some(token) = Token::next(text, rest_at, joins_spaces) {
         result.push_str(&text[rest_at..token.start]);
-        if let Some((words, end)) = telephone::read(&token, language) {
+        let is_part = token.is_part_of_other(joins_spaces);
+        if let Some((words, end)) = telephone::read(&token, language).filter(|_| !is_part) {
             count += 1;
             result.push_str(&words);
             rest_at = end;
@@ -33,7 +34,7 @@ pub fn spell_out(text: &str, language: Language) -> (String, u32) {
             "gu" => gujarati::read,
             _ => general::read,
         };
-        let is_other = token.is_list() || price::is_price(&token);
+        let is_other = is_part || token.is_list() || price::is_price(&token);
         let spelled = if is_other { None } else { read(&token, language) };
         match spelled {
             Some(reading) => {

@@ -263,6 +263,21 @@ fn one_agrees_with_the_noun_that_follows() {
 }
 
 #[test]
+fn parts_of_ranges_fractions_and_numbers_with_other_marks_stay() {
+    for (code, text) in [
+        ("en", "10 000 pounds, 1 234 567 and 555 1234."),
+        ("de", "1’000 und 12'345'678"),
+        ("it", "10%–20%, 1º-2º, 1⁄2"),
+        ("en", "Pages 12 - 34"),
+    ] {
+        let read = spelled(text, code);
+        let left = |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>();
+        assert_eq!(left(&read), left(text), "{code}: {read}");
+    }
+    assert_eq!(spelled("at -5 or 7, 3 of 20", "en"), "at minus five or seven, three of twenty");
+}
+
+#[test]
 fn amounts_of_money_with_a_named_currency_keep_their_digits() {
     for (code, text) in [
         ("it", "Costa 3,50 euro, non 12,99 dollari"),

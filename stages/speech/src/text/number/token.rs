@@ -15,6 +15,11 @@ const INNER: [char; 8] = ['.', ',', ':', '-', '/', ' ', '٫', '٬'];
 /// The zeros of decimal digits: ASCII, Arabic, Persian, Devanagari, Gujarati and fullwidth.
 const ZEROS: [char; 6] = ['0', '٠', '۰', '०', '૦', '０'];
 
+/// Signs between the numbers of a range.
+const RANGES: [char; 5] = ['-', '\u{2010}', '\u{2011}', '\u{2013}', '\u{2014}'];
+/// Signs that split digits of one number, or make it a fraction.
+const SPLITS: [char; 4] = ['\'', '’', '\u{2044}', '\u{2215}'];
+
 /// More digits in a row are a code or a telephone number, unless they end with thousands.
 const MOST_DIGITS: usize = 9;
 
@@ -77,6 +82,42 @@ impl<'a> Token<'a> {
         let is_long = || runs().any(|run| run.len() > MOST_DIGITS);
         let goes_on = || groups.len() > 1 && self.is_beside_digits();
         (!is_round && (is_wide || is_long())) || goes_on()
+    }
+
+    /// True for a part of a number whose marks are not those of this language, of a range, or of a fraction:
+    /// `10 000` in English, `1’000`, `12 - 34`, `10%–20%`, `1⁄2`.
+    pub fn is_part_of_other(&self, joins_spaces: bool) -> bool {
+        let is_digit = |character: Option<char>| character.is_some_and(|it| digit(it).is_some());
+        let signs = |text: char| "%٪％ºª° \u{a0}".contains(text);
+        let (before, after) = (self.before(), self.after());
+        let behind = after.trim_start_matches(signs);
+        let ahead = before.trim_end_matches(signs);
+        let is_range = |sign: char| RANGES.contains(&sign);
+        let follows = behind
+            .strip_prefix(is_range)
+            .is_some_and(|rest| is_digit(rest.trim_start().chars().next()));
+        let precedes = ahead
+            .strip_suffix(is_range)
+            .is_some_and(|rest| is_digit(rest.trim_end_matches(signs).chars().next_back()));
+        let is_split = |sign: char| SPLITS.contains(&sign);
+        let splits = after.strip_prefix(is_split).is_some_and(|rest| is_digit(rest.chars().next()))
+            || before.strip_suffix(is_split).is_some_and(|rest| is_digit(rest.chars().next_back()));
+        follows || precedes || splits || (!joins_spaces && self.is_group_of_spaces())
+    }
+
+    /// True for one of two groups of digits with a space between them, of which the second has three digits,
+    /// or the first has three and the second four.
+    fn is_group_of_spaces(&self) -> bool {
+        let run = |text: &str| text.chars().take_while(|it| digit(*it).is_some()).count();
+        let own = self.plain.chars().count();
+        let is_plain = self.plain.bytes().all(|byte| byte.is_ascii_digit());
+        let next = self.after().strip_prefix(' ').map_or(0, run);
+        let reversed: String = self.before().chars().rev().collect();
+        let last = reversed.strip_prefix(' ').map_or(0, run);
+        let fits = |first: usize, second: usize| {
+            ((1..=3).contains(&first) && second == 3) || (first == 3 && second == 4)
+        };
+        is_plain && !self.plain.starts_with('0') && fits(own, next) || is_plain && fits(last, own)
     }
 
     /// True if other digits are only a space away.
